@@ -25,15 +25,17 @@ def opening(numbers: Mapping[str, Any]) -> str:
     three sentences, a table and an empty line, as Markdown
     """
     rows = sorted(
-        (r for r in numbers["rows"] if r["method"] == DEFAULT_METHOD and r["gain"]), key=lambda r: r["study"] == ZOO
+        (r for r in numbers["rows"] if r["method"] == DEFAULT_METHOD and r["gain_by_family"]),
+        key=lambda r: r["study"] == ZOO,
     )
     real = [r for r in rows if r["study"] != ZOO]
     if not real:
         return ""
-    gains, inside = ([r[key] for r in real] for key in ("gain", "coverage"))
+    gains, inside = ([r[key] for r in real] for key in ("gain_by_family", "coverage"))
     lines = [
         f"**In short:** on real models that it has not seen, the squared error of `{DEFAULT_METHOD}`, the default "
-        f"method, is {_span([1 / g for g in gains], '.0%')} of that of a curve through the mean loss on all texts. "
+        f"method, is {_span([1 / g for g in gains], '.0%')} of that of a curve through the mean loss on all texts "
+        "(geometric mean over tasks; families of held-out models weigh equally). "
         f"Its {level_text()} intervals hold {_span(inside, '.0%')} of the scores. "
         "`benchcast compare` measures both on your own models.",
         "",
@@ -46,7 +48,7 @@ def opening(numbers: Mapping[str, Any]) -> str:
 
 def _line(row: Mapping[str, Any]) -> str:
     held_out = HELD_OUT.get(row["split"], row["split"])
-    numbers = f"{1 / row['gain']:.0%} | {row['coverage']:.0%} | {row['width']:.0f}"
+    numbers = f"{1 / row['gain_by_family']:.0%} | {row['coverage']:.0%} | {row['width']:.0f}"
     return f"| {_what(row['study'])} | {held_out} | {numbers} |"
 
 

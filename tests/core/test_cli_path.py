@@ -142,6 +142,7 @@ def test_what_status_says_next_leads_from_nothing_to_a_forecast(files, world, cl
         said.append(json.loads(cli("status", study, "--json").out)["next_step"])
         assert cli(*step).code == 0
     assert ["import losses" in said[0], "import scores" in said[1], "import models" in said[2]] == [True] * 3
+    assert said[3].startswith("benchcast compare")
     assert "import features" in said[3]
     assert "benchcast fit" in said[4]
 

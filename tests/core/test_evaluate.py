@@ -18,6 +18,7 @@ from benchcast.methods import METHODS
 from benchcast.records import Score
 from benchcast.splits import Fold
 from benchcast.study.study import Study
+from benchcast.study.tables import SCORE_COLUMNS, as_csv
 
 CHEAP = ("all-token", "constant", "compute")
 
@@ -130,6 +131,21 @@ def test_all_methods_and_a_method_do_not_go_together(study, cli):
         1,
         "error: --all-methods does not go with --method or --runs; see",
     )
+
+
+def test_too_few_models_to_hold_any_out_say_that_fit_needs_none_held_out(study, cli):
+    families = sorted({m.family for m in study.models()})[:2]
+    kept = [name for family in families for name in [m.model for m in study.models() if m.family == family][:3]]
+    rows = [s for s in study.scores() if s.model in kept]
+    (study.root / "scores.csv").write_text(as_csv(SCORE_COLUMNS, rows), encoding="utf-8")
+    for command in ("compare", "report"):
+        ran = cli(command, study.root)
+        assert ran.code == 1
+        assert ran.err == (
+            "error: task0: 3 training models have both losses and accuracy, a fit needs at least 4 (others are held "
+            "out by family; `benchcast fit` and `predict` hold out none)\n"
+        )
+    assert cli("fit", study.root).code == 0
 
 
 def test_measures_of_fewer_than_five_held_out_models_are_not_printed(study, world, cli):

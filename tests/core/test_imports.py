@@ -25,6 +25,7 @@ WORDS = (
     "splits",
     "families",
     "devices",
+    "steps",
 )  # each imports those before it
 MAY_IMPORT = {
     "executors": "",

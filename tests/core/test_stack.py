@@ -107,7 +107,7 @@ def test_strength_weighted_candidates_serve_strong_models_where_no_single_law_ho
 
 def only_pool(dataset: Dataset, fold: Fold, settings: StackSettings = SETTINGS) -> Pool:
     """The pool of the first task."""
-    return next(candidate_pools(dataset, [fold], settings))[0]
+    return next(next(candidate_pools(dataset, [fold], settings)))
 
 
 def test_few_models_have_no_strength_weighted_candidates(dataset) -> None:

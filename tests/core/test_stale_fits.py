@@ -72,6 +72,18 @@ def test_a_model_without_a_score_makes_no_fit_stale(study, world):
     assert changes(study) == []
 
 
+def test_choice_losses_make_fits_stale_that_read_them_and_no_others(synthetic_folder, tmp_path):
+    shutil.copytree(synthetic_folder, tmp_path / "study")
+    study = Study.open(tmp_path / "study")
+    fits = [fit_tasks(study, ["task0"], method=method)[0] for method in ("all-token", "salience")]
+    losses = study.losses(fits[0].task_fit.out_of_fold.models[0])
+    study.add_losses([losses.with_choices({"choice": np.full(len(study.texts), 0.5)})])
+    said = f"losses of {losses.model} changed"
+    assert [changed_inputs(Study.open(study.root), fit) for fit in fits] == [[], [said]]
+    study.add_losses([replace(losses, nats=losses.nats + 1)], force=True)
+    assert [changed_inputs(Study.open(study.root), fit) for fit in fits] == [[said], [said]]
+
+
 def test_an_emptied_split_column_lets_every_model_train(study, world):
     study.add_models([replace(m, split="test" if i % 5 == 0 else "train") for i, m in enumerate(world.models)])
     store_fits(study, fit_tasks(study, method="all-token"))

@@ -243,7 +243,10 @@ def test_a_target_far_outside_is_called_so(study, cli):
         (["--family", "family1", "--to", "params=big,tokens=1B"], "params 'big' is not a number"),
         (["--family", "family1", "--to", "params=-1,tokens=1B"], "params is negative"),
         (["--family", "family1", "--to", "params=0,tokens=1B"], "must be positive"),
-        (["--family", "family1", "--to", "parms=1,tokens=1B"], "unknown quantity 'parms'"),
+        (
+            ["--family", "family1", "--to", "parms=1,tokens=1B"],
+            "unknown quantity 'parms'; known: params, tokens, flops, as in params=7B,tokens=2T; did you mean 'params'?",
+        ),
         (["--family", "family1", "--to", "params=1,params=2"], "params needs one value"),
         (["--family", "family1", "--to", "params=1B,tokens=1T", "--task", "tsk0"], "did you mean 'task0'?"),
         (["--family", "family1", "--to", "params=1B,tokens=1T", "--method", "compute"], "does not read losses"),

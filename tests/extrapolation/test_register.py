@@ -170,7 +170,12 @@ def test_scores_of_other_models_only(registered, cli, tmp_path):
     other.write_text("model,task,accuracy\nfamily1-64M@432C,task1,0.5\n", encoding="utf-8")
     ran = cli("verify", registered, "--scores", other)
     assert ran.code == 1
-    assert f"no score of {MODEL!r} on task0, task1 yet" in ran.err
+    assert f"no score of {MODEL!r} on task0, task1 yet; there are scores of family1-64M@432C" in ran.err
+    ran = cli("verify", registered, "--scores", other, "--rename", f"family1-64M@*={MODEL.partition('@')[0]}@*")
+    assert ran.code == 1, "of another checkpoint"
+    ran = cli("verify", registered, "--scores", other, "--rename", f"family1-64M@432C={MODEL}")
+    assert ran.code == 0, ran.err
+    assert "task1" in ran.out
     for forecast, scores, missing in (
         (registered, tmp_path / "none.csv", "none.csv"),
         (tmp_path / "none.json", other, "none.json"),

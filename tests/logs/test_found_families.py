@@ -51,6 +51,17 @@ def test_unknown_tokens_are_said_with_the_option_that_gives_them(cli, ladder, tm
     assert init(cli, tmp_path, "--tokens-per-step", "many").code == 1
 
 
+def test_init_again_says_which_renames_change_nothing(cli, ladder, tmp_path):
+    assert init(cli, tmp_path, "--rename", "web-190M@*=net@*").code == 0
+    assert init(cli, tmp_path, "--rename", "web-190M@*=net@*").err == ""
+    ran = init(cli, tmp_path, "--rename", "nobody=somebody", "--rename", "olmo-1B@*=olmo-big@*")
+    assert ran.err.splitlines() == [
+        "warning: --rename matches no name in the files: 'nobody'; they have out/olmo-190M/checkpoint-20, "
+        "out/olmo-190M/checkpoint-100 and 2 more",
+        "warning: --rename: the study has olmo-1B@20 already; `benchcast rename` changes the name of a model",
+    ]
+
+
 def test_init_again_adds_the_files_that_are_new(cli, ladder, tmp_path, tree):
     assert init(cli, tmp_path, "--tokens-per-step", "2M").code == 0
     before = tree(tmp_path / "s")

@@ -221,9 +221,16 @@ def test_what_is_missing_is_said_on_the_first_screen(tmp_path):
     world = make_world(Plan(seed=1, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
     study = write_study(world, tmp_path / "study")
     study.add_models([ModelInfo("only-a-row", "family0")])
-    missing = report_data(study, compare(study, split="size", methods=("all-token",)))["opening"]["missing"]
+    page = report_data(study, compare(study, split="size", methods=("all-token", "constant")))
+    missing = page["opening"]["missing"]
     assert missing[0].startswith("The study has 4 families: with 5 or more, intervals are narrower")
     assert any(line.startswith("Fewer than 5 held-out models have a score on task0") for line in missing)
+    too_few = "4 held-out models: too few to say how far forecasts miss (5 are needed)."
+    assert page["opening"]["trust"] == page["headline"] == too_few
+    assert not page["gains"]
+    assert not page["against"]
+    measures = page["tasks"][0]["measures"]["all-token"]
+    assert [k for k, value in measures.items() if value is not None] == ["n_test"]
 
 
 def test_a_report_compares_the_main_methods_and_all_on_demand(study, cli, tmp_path):

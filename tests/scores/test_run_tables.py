@@ -141,6 +141,10 @@ def test_import_scores_and_losses_read_the_same_exports(cli, tmp_path):
     ("options", "said"),
     [
         (("--losses", "val/*"), "--losses 'val/*' matches no column"),
+        (
+            ("--losses", "eval/*loss*", "--chance", "arc=0.2"),
+            "--chance arc: no such task; --scores PATTERN makes tasks",
+        ),
         (("--scores", "eval/*/acc", "--chance", "arc=0.2"), "--chance arc: no such task; the tasks are arc_easy, piqa"),
         (("--scores", "eval/*/acc", "--chance", "piqa=2"), "needs a task and a number from 0 to below 1"),
         (("--losses", "train/loss", "--scores", "par*", "--chance", "params=0"), "is no score from 0 to 1, or percent"),

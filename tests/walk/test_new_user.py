@@ -152,7 +152,8 @@ def test_status_says_what_is_there_and_what_comes_next(study: Path, cli) -> None
     assert ran.code == 0
     assert "15" in ran.out
     assert "ash-n02" in ran.out, "the model without a score is named"
-    assert "next: benchcast features" in ran.out
+    assert "next: benchcast compare" in ran.out, "a forecast needs no scorer"
+    assert "or: benchcast features" in ran.out
     assert "first tokens have none without a BOS" in " ".join(ran.out.split())
     assert "models that lack text" not in ran.out, "what all models lack is no model's fault"
     assert fits_terminal(ran.out.replace(str(study), "study"))

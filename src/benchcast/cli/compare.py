@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -198,13 +197,13 @@ def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
     """
     from benchcast.evaluation.ranking import headline
 
-    tasks = [task for task in comparison.tasks if comparison.measurable(task)]
+    measured = comparison.on_measurable_tasks()
+    tasks = list(measured.tasks)
     if tasks:
         n_test = max(len(comparison.held_out[task, comparison.used].observed) for task in tasks)
         title = f"mean squared error, split by {comparison.split}, {n_test} held-out models"
         print_table(("method", *tasks), _error_rows(comparison, tasks), title=title, wide=wide)
         say("* least error; noise floor: what the number of scored items leaves at most")
-        measured = replace(comparison, tasks=tuple(tasks))
         say_wrapped(headline(measured))
         _print_gains(measured)
         say()

@@ -63,7 +63,7 @@ def losses(
     from benchcast.importers import import_losses
     from benchcast.importers.scores.names import read_renames
 
-    with progress("reading", len(files)) as advance:
+    with progress("reading") as advance:
         result = import_losses(
             study,
             files,
@@ -135,7 +135,9 @@ def scores(
         allow_limit=allow_limit,
         force=force,
     )
-    _print_scores(study, import_scores(study, files, options))
+    with progress("reading"):
+        imported = import_scores(study, files, options)
+    _print_scores(study, imported)
 
 
 def _print_scores(study: Path, imported: ImportedScores) -> None:

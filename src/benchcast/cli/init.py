@@ -325,6 +325,7 @@ def _add_logs(study: Path, folder: Path, options: ImportOptions, step: float) ->
     added = add_new_logs(study, folder, options=options, tokens_per_step=step)
     if not added.files:
         say(f"{study}: was made from {folder}, which has no new results")
+        warn(*added.warnings)
         return
     say(
         f"{study}: {counted(added.files, 'new file')} of {counted(len(added.models), 'model')} "
@@ -332,6 +333,7 @@ def _add_logs(study: Path, folder: Path, options: ImportOptions, step: float) ->
     )
     for note in added.notes:
         say(note)
+    warn(*added.warnings)
     print_guesses(added.study)
     say(f"next: benchcast fit {study}, then `benchcast predict {study} --all`")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread
@@ -11,8 +12,10 @@ from typing import Any
 
 from benchcast.cli.output import say
 from benchcast.messages import visible
+from benchcast.steps import Loop, listening, outermost, share_done
 
 SECONDS = 30.0  # between two lines
+REDRAW = 0.2  # seconds between two pictures of a bar
 
 
 @contextmanager
@@ -27,43 +30,60 @@ def progress(label: str, total: int | None = None) -> Iterator[Any]:
     Returns
     -------
     a function `advance(label=None, by=1)` that counts steps and may change the label
+
+    Without a number of steps, those of the loops in the block are counted that say how many they have (`steps`).
     """
     from rich.console import Console
 
-    console = Console(stderr=True)
-    with _bar(label, total, console) if console.is_terminal else _lines(label, total) as advance:
+    console, pace = Console(stderr=True), Pace(label, total)
+    with _bar(pace, console) if console.is_terminal else _lines(pace) as show, listening(pace.follow):
+
+        def advance(what: str | None = None, by: int = 1) -> None:
+            pace.advance(what, by)
+            show()
+
         yield advance
 
 
 @contextmanager
-def _bar(label: str, total: int | None, console: Any) -> Iterator[Any]:
+def _bar(pace: Pace, console: Any) -> Iterator[Callable[[], None]]:
+    """A bar that shows the pace, redrawn by a thread; the function draws it at once."""
     from rich import progress as parts
 
     words = parts.TextColumn("{task.description}", markup=False)
-    times = (parts.TimeElapsedColumn(), parts.TimeRemainingColumn())
-    columns = (words, parts.BarColumn(), parts.MofNCompleteColumn(), *times)
-    with parts.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(visible(label), total=total)
+    columns = (words, parts.BarColumn(), parts.TextColumn("{task.fields[counts]}", markup=False))
+    with parts.Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(visible(pace.label), total=pace.total, counts="")
 
-        def advance(what: str | None = None, by: int = 1) -> None:
-            bar.update(task, advance=by, description=visible(what or label))
+        def show() -> None:
+            done = pace.done + pace.part
+            bar.update(task, completed=done, total=pace.total, description=visible(pace.label), counts=pace.counts())
+            bar.refresh()
 
-        yield advance
+        with _every(REDRAW, show):
+            yield show
 
 
 @contextmanager
-def _lines(label: str, total: int | None) -> Iterator[Any]:
-    """Print a line every `SECONDS` from a thread, so that a step of an hour is not silent."""
-    pace, over = Pace(label, total), Event()
+def _lines(pace: Pace) -> Iterator[Callable[[], None]]:
+    """Print a line every `SECONDS`."""
+    with _every(SECONDS, lambda: say(pace.line(), err=True)):
+        yield lambda: None
+
+
+@contextmanager
+def _every(seconds: float, show: Callable[[], None]) -> Iterator[None]:
+    """Call `show` from a thread, so that a step of an hour is not silent."""
+    over = Event()
 
     def tell() -> None:
-        while not over.wait(SECONDS):
-            say(pace.line(), err=True)
+        while not over.wait(seconds):
+            show()
 
     thread = Thread(target=tell, daemon=True)
     thread.start()
     try:
-        yield pace.advance
+        yield
     finally:
         over.set()
         thread.join()
@@ -94,31 +114,58 @@ class Pace:
     total: int | None = None
     began: float = field(default_factory=time.monotonic)
     done: int = 0
-    first: tuple[float, int] | None = None  # time and count of the first step
+    first: tuple[float, float] | None = None  # time and count of the first step
+    part: float = 0.0  # share of the present step that is done
+    loop: Loop | None = None  # whose steps are counted, where no total was given
+    loop_began: float = math.nan
 
     def advance(self, what: str | None = None, by: int = 1) -> None:
         """Count steps; `what` is the new label."""
         self.label = what or self.label
-        self.done += by
-        if by and self.first is None:
+        if self.loop is None:
+            self.done, self.part = self.done + by, 0.0
+            self._note_first()
+
+    def follow(self, loops: Sequence[Loop]) -> None:
+        """Count the steps of running loops, or the share of the present step that they have done."""
+        if self.total is None or self.loop is not None:
+            loop, part = outermost(loops)
+            if loop.total < 2:
+                return
+            self.part = part
+            if loop is not self.loop:
+                self.loop, self.total, self.loop_began, self.first = loop, loop.total, time.monotonic(), None
+            self.done = loop.done
+        else:
+            self.part = share_done(loops)
+        self._note_first()
+
+    def _note_first(self) -> None:
+        if self.done and self.first is None:
             self.first = (time.monotonic(), self.done)
 
     def line(self) -> str:
         """The label, steps done of all, the time so far and the time left where it can be known."""
+        return f"{self.label}: {self.counts()}" if self.total is not None else f"{self.label}, {self.counts()}"
+
+    def counts(self) -> str:
+        """The line without its label."""
         now = time.monotonic()
-        parts = [f"{self.label}: {self.done} of {self.total} done"] if self.total is not None else [f"{self.label}"]
+        what = self.loop.what if self.loop else "done"
+        parts = [f"{self.done} of {self.total} {what}"] if self.total is not None else []
         parts.append(f"{duration(now - self.began)} so far")
         left = self.seconds_left(now)
         return ", ".join([*parts, *([] if left is None else [f"about {duration(left)} left"])])
 
     def seconds_left(self, now: float) -> float | None:
-        """Seconds that the other steps will take; None before the first step, and without a total."""
-        if self.total is None or self.first is None:
+        """Seconds that the other steps will take; None before anything is done, and without a total."""
+        done = self.done + self.part
+        if self.total is None or not done:
             return None
-        since, counted = self.first
-        if self.done == counted:
-            since, counted = self.began, 0
-        return max(0, self.total - self.done) * (now - since) / (self.done - counted)
+        since, counted = self.first or (0.0, done)
+        if done == counted:
+            since, counted = self.loop_began if self.loop else self.began, 0.0
+        return max(0.0, self.total - done) * (now - since) / (done - counted)
 
 
 def duration(seconds: float) -> str:

@@ -9,6 +9,7 @@ import click
 
 from benchcast.cli.arguments import JSON, PATH, STUDY
 from benchcast.cli.output import print_json, print_table, say, say_wrapped
+from benchcast.cli.progress import progress
 from benchcast.messages import counted, number
 
 
@@ -23,7 +24,8 @@ def status(study: Path, as_json: bool) -> None:
     """
     from benchcast.forecasts.status import status
 
-    state = status(study)
+    with progress("reading the study"):
+        state = status(study)
     if as_json:
         print_json(state.to_dict())
         return
@@ -69,7 +71,8 @@ def bpb(study: Path, models: tuple[str, ...], table: Path | None, plot: Path | N
     from benchcast.study.bits_per_byte import bits_per_byte
     from benchcast.study.csv_cells import csv_text
 
-    bits = bits_per_byte(study, models)
+    with progress("reading losses"):
+        bits = bits_per_byte(study, models)
     names = dict.fromkeys(r.model for r in bits.rows)
     columns = {
         f"{source} {kind}": [number(getattr(r, field), ".3f") for r in bits.rows if r.source == source]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import SCORE_UNITS, level_text
-from benchcast.cli.arguments import FILE, JSON, STUDY_FOLDER
+from benchcast.cli.arguments import FILE, JSON, RENAME, STUDY_FOLDER
 from benchcast.cli.output import ends, print_json, print_table, say
 from benchcast.messages import number
 
@@ -27,18 +27,21 @@ if TYPE_CHECKING:
     help="A study, or score files of any kind that `import scores` reads.",
 )
 @click.option("--unit", type=click.Choice(SCORE_UNITS), help="What a wide table holds.")
+@RENAME
 @JSON
-def verify(file: Path, source: Path, unit: ScoreUnit | None, as_json: bool) -> None:
+def verify(file: Path, source: Path, unit: ScoreUnit | None, renames: tuple[str, ...], as_json: bool) -> None:
     """Check that a registered forecast is unaltered, and score it.
 
     \b
     benchcast predict study --model my-7b --register my-7b.json
     benchcast verify my-7b.json --scores results/
+    benchcast verify my-7b.json --scores results/ --rename my-7b@final=my-7b
     """
     from benchcast.forecasts.registration import read, verify
+    from benchcast.importers.scores.names import read_renames
 
     registration = read(file)
-    verdicts = verify(registration, source, unit=unit)
+    verdicts = verify(registration, source, unit=unit, renames=read_renames(renames))
     scored = [v.task for v in verdicts]
     waiting = [row["task"] for row in registration["forecasts"] if row["task"] not in scored]
     if as_json:

@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from benchcast.errors import InputError, StudyError, one_line
+from benchcast.steps import steps
 from benchcast.study.atomic import write_whole
 
 ADDRESS = "https://raw.githubusercontent.com"
@@ -73,7 +74,7 @@ def data_folder(data_home: str | Path | None) -> Path:
 
 def fetch_files(needed: Iterable[PublicFile], folder: Path, on_file: Callable[[str], None]) -> None:
     """Download the public files that `folder` lacks and check the others; `on_file` is called with each path."""
-    for file in needed:
+    for file in steps(list(needed), "files read"):
         on_file(file.path)
         target = folder / file.place
         if target.exists():

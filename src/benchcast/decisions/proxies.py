@@ -24,6 +24,7 @@ from benchcast.messages import counted, plain
 from benchcast.methods.spec import fit_method, without_weak_tasks
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Task
 from benchcast.splits import Fold, inner_folds
+from benchcast.steps import steps
 from benchcast.study.study import Study, StudyLike
 
 SCORE, ANSWERS, CHOICE, ALL_TOKENS, FORECAST = METRICS = (
@@ -220,8 +221,8 @@ def out_of_fold_forecasts(dataset: Dataset, tell: Callable[[str], None]) -> Floa
     out = np.full(dataset.accuracy.shape, np.nan)
     row_of = {task.name: t for t, task in enumerate(dataset.tasks)}
     sets = inner_folds(dataset.groups, everyone)
-    for number, hidden in enumerate(sets, start=1):
-        tell(f"forecasting out of fold, {number} of {len(sets)}")
+    tell("forecasting out of fold")
+    for hidden in steps(sets, "sets of hidden models"):
         fold = Fold(train=~hidden, validation=np.zeros_like(hidden), test=hidden)
         try:
             usable, _ = without_weak_tasks(dataset, [fold], asked_for=False)

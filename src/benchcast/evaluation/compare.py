@@ -91,7 +91,13 @@ def compare(
     dataset = replace(opened.dataset(tasks), device=check_device(execution.device))
     name, folds = make_folds(opened.infos(dataset.models), split, groups=dataset.groups)
     need_test_models(name, folds)
-    dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
+    try:
+        dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
+    except NotEnoughDataError as error:
+        if name == "column":  # `fit` holds out the same models
+            raise
+        others = f"others are held out by {name}; `benchcast fit` and `predict` hold out none"
+        raise NotEnoughDataError(f"{error} ({others})") from None
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     if dataset.features is None:
         left_out |= {m: "needs features of a scorer" for m in wanted if METHODS[m].needs_features}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,7 @@ class Comparison:
         """
         held = {m: {task: self.held_out[task, m] for task in self.tasks} for m in self.methods}
         complete = [m for m in held if all(h.complete for h in held[m].values())]
-        return {m: error_ratio(held[over], held[m]) for m in complete} if over in complete else {}
+        return {m: error_ratio(held[over], held[m]) for m in complete} if self.tasks and over in complete else {}
 
     def copies_line(self) -> str:
         """Which held-out models copy a training model and how easily they are forecast; empty if none does."""
@@ -170,13 +170,22 @@ class Comparison:
         """Whether enough models of a task were held out to measure a method by them."""
         return len(self.held_out[task, self.methods[0]].models) >= FEWEST_HELD_OUT
 
+    def on_measurable_tasks(self) -> Comparison:
+        """The comparison on the tasks that are `measurable` alone."""
+        return replace(self, tasks=tuple(task for task in self.tasks if self.measurable(task)))
+
+    def reliable_measures(self, task: str, method: str) -> dict[str, float]:
+        """The measures of a method; NaN but for the number of models where the task is not `measurable`."""
+        measures = self.measures(task, method)
+        return measures if self.measurable(task) else measures | dict.fromkeys(MEASURES[:-1], math.nan)
+
     def as_json(self) -> dict[str, Any]:
         """The contract of `compare --json`."""
         content = {
             "split": self.split,
             "methods": self.methods,
             "tasks": {task: {method: self._cell(task, method) for method in self.methods} for task in self.tasks},
-            "gains": {method: asdict(ratio) for method, ratio in self.gains().items()},
+            "gains": {method: asdict(ratio) for method, ratio in self.on_measurable_tasks().gains().items()},
             "noise_floor": self.noise,
             "left_out": self.left_out,
             "copies": self.copies,
@@ -184,10 +193,7 @@ class Comparison:
         return dict(plain(content))
 
     def _cell(self, task: str, method: str) -> dict[str, Any]:
-        measures = self.measures(task, method)
-        if not self.measurable(task):
-            measures |= dict.fromkeys(MEASURES[:-1], math.nan)
-        return {**measures, "remark": self.remark(task, method)}
+        return {**self.reliable_measures(task, method), "remark": self.remark(task, method)}
 
     def remark(self, task: str, method: str) -> str:
         """Why measures of a task and method are NaN; empty where none is."""

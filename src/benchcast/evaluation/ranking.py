@@ -17,6 +17,7 @@ from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.evaluation.comparison import FEWEST_HELD_OUT, Comparison, HeldOutForecasts
 from benchcast.evaluation.error_ratio import FEWEST_FAMILIES, ErrorRatio, error_ratio
 from benchcast.forecasts.intervals import distance
+from benchcast.messages import counted
 from benchcast.methods import DEFAULT_METHOD, METHODS
 from benchcast.records import Bools
 
@@ -189,8 +190,14 @@ def verdict_on(comparison: Comparison, task: str, method: str | None = None) -> 
 
 
 def trust(comparison: Comparison) -> str:
-    """One sentence on the error and the coverage of the method that `fit` uses, over all held-out models and tasks."""
-    held = [comparison.held_out[task, comparison.used] for task in comparison.tasks]
+    """One sentence on the error and the coverage of the method that `fit` uses, over all tasks that can be measured."""
+    measured = comparison.on_measurable_tasks().tasks
+    if not measured:
+        most = max(len(comparison.held_out[task, comparison.used].models) for task in comparison.tasks)
+        return (
+            f"{counted(most, 'held-out model')}: too few to say how far forecasts miss ({FEWEST_HELD_OUT} are needed)."
+        )
+    held = [comparison.held_out[task, comparison.used] for task in measured]
     error = np.concatenate([h.forecast - h.observed for h in held])
     inside = np.concatenate([(h.low <= h.observed) & (h.observed <= h.high) for h in held])
     known, has_interval = np.isfinite(error), np.concatenate([np.isfinite(h.low) for h in held])
@@ -200,7 +207,7 @@ def trust(comparison: Comparison) -> str:
     missed = f"forecasts miss by {points(float(np.abs(error[known]).mean()))} on average"
     covered = f"{inside[has_interval].mean():.0%} of the scores lie inside the {level_text()} intervals"
     said = f"{missed}, and {covered}" if has_interval.any() else f"{missed}; there are too few families for intervals"
-    tasks = f" on {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
+    tasks = f" on {len(measured)} tasks" if len(measured) > 1 else ""
     return f"Over all {len(models)} held-out models{tasks}, {said}."
 
 

@@ -30,6 +30,7 @@ from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Ints
 from benchcast.splits import Fold, family_balanced
+from benchcast.steps import steps
 
 EXCHANGES = 4  # rounds in which every selected text may be exchanged
 LEVEL_LAW = 1e-4  # a law whose accuracies of all models differ by less is flat
@@ -323,7 +324,7 @@ def cost(full_fits: FullTextFits, way: str, texts: int, *, draw: int = 0) -> Bud
 def costs(full_fits: FullTextFits, texts: int, *, full: BudgetResult, split: str) -> list[dict[str, Any]]:
     """One row for the selection, and one for each random draw of equally many texts."""
     draws = [(way, draw) for way in WAYS for draw in range(1 if way == CHOSEN else DRAWS)]
-    return [cost(full_fits, way, texts, draw=draw).as_row(full, split) for way, draw in draws]
+    return [cost(full_fits, way, texts, draw=draw).as_row(full, split) for way, draw in steps(draws, "draws of texts")]
 
 
 def measure_costs(
@@ -332,7 +333,7 @@ def measure_costs(
     """Cost of half the budget, the budget and twice the budget; `on_step` is called with a line for each."""
     full = cost(full_fits, CHOSEN, full_fits.texts)
     rows: list[dict[str, Any]] = []
-    for texts in sorted({max(1, budget // 2), budget, 2 * budget}):
+    for texts in steps(sorted({max(1, budget // 2), budget, 2 * budget}), "numbers of texts"):
         if texts < full_fits.texts:
             on_step(f"{texts} texts")
             rows += costs(full_fits, texts, full=full, split=split)

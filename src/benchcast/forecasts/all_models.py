@@ -14,6 +14,7 @@ from benchcast.losses.choice_losses import choice_arrays, noting
 from benchcast.losses.dataset import Dataset
 from benchcast.losses.regroup import align_models
 from benchcast.records import CHOICE_COLUMN, Floats, ModelInfo, ModelMetadata
+from benchcast.steps import steps
 from benchcast.study.study import Study
 
 
@@ -54,7 +55,7 @@ def with_unscored(study: Study, dataset: Dataset) -> AllModels:
     tokens, known = dataset.reference_tokens, set(dataset.models)
     others = [m for m in study.models_with_losses() if m not in known]
     inputs: list[dict[str, Floats]] = []
-    losses = noting((study.losses(m) for m in others), inputs)
+    losses = noting((study.losses(m) for m in steps(others, "models read")), inputs)
     rows = align_models(losses, tokens.edges, study.texts) if others else dataset.nats[:0]
     lacking = 1 - np.isfinite(rows[:, tokens.supported]).mean(axis=1)
     complete = np.flatnonzero(lacking == 0)

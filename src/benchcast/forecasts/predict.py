@@ -18,6 +18,7 @@ from benchcast.forecasts.mean_tasks import member_fits, predict_tasks
 from benchcast.forecasts.stored_fit import Fit
 from benchcast.messages import as_names, match_names
 from benchcast.records import ModelInfo, ModelMetadata, TokenLosses
+from benchcast.steps import steps
 from benchcast.study.study import Study, StudyLike
 
 
@@ -118,7 +119,7 @@ def forecast_models(
     members = [] if restrict else member_fits(study, fits)
     correction = ScoreCorrection.of([fit.task_fit for fit in fits]) if use_scores else None
     models, rows, failed = [], [], {}
-    for name in names:
+    for name in steps(names, "models"):
         try:
             losses = study.losses(name)
             used = fit_again(study, fits, losses) if restrict else fits

@@ -27,9 +27,10 @@ from benchcast.forecasts.forecast import Forecast, ScoredForecast
 from benchcast.forecasts.predict import ModelForecasts, forecast_models
 from benchcast.forecasts.stored_fit import Fit, read_model
 from benchcast.importers.scores import ImportOptions, gather
-from benchcast.messages import as_names, did_you_mean, number, plain
+from benchcast.messages import as_names, did_you_mean, few, number, plain
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.study.atomic import HASH, content_digest, hashed, local_folder, write_new
+from benchcast.study.model_names import NO_RENAMES, check_renames
 from benchcast.study.reading import need_file
 from benchcast.study.study import Study, StudyLike
 
@@ -183,6 +184,7 @@ def verify(
     scores: Sequence[Score] | StudyLike,
     *,
     unit: ScoreUnit | None = None,
+    renames: Mapping[str, str] = NO_RENAMES,
 ) -> list[VerifiedForecast]:
     """Compare registered forecasts with scores.
 
@@ -191,6 +193,7 @@ def verify(
     document : a file that `register` wrote, or its content from `read`; an altered file raises an error
     scores : a study that has them, files of any kind that `import_scores` reads, or scores of any models
     unit : of a wide table in such a file, "fraction" or "percent"
+    renames : model or task in the files → name in the registered forecast, as for `import_scores`
 
     Returns
     -------
@@ -202,7 +205,7 @@ def verify(
     ['code']
     """
     registered = read(Path(document)) if isinstance(document, str | PathLike) else document
-    rows = _scores(scores, registered, unit)
+    rows = _scores(scores, registered, unit, renames)
     observed = {s.task: s.accuracy for s in rows if s.model == registered["model"]}
     verified = [
         VerifiedForecast(
@@ -217,14 +220,20 @@ def verify(
     if not verified:
         names, wanted = sorted({s.model for s in rows}), ", ".join(row["task"] for row in registered["forecasts"])
         where = f"{scores}: " if isinstance(scores, str | PathLike) else ""
+        there = few(names) or "no model"
         raise InputError(
-            f"{where}no score of {registered['model']!r} on {wanted} yet; there are scores of {len(names)} other "
-            f"models{did_you_mean(registered['model'], names)}"
+            f"{where}no score of {registered['model']!r} on {wanted} yet; there are scores of {there}"
+            f"{did_you_mean(registered['model'], names)} (--rename OLD=NEW gives a model of files another name)"
         )
     return verified
 
 
-def _scores(source: Sequence[Score] | StudyLike, registered: Mapping[str, Any], unit: ScoreUnit | None) -> list[Score]:
+def _scores(
+    source: Sequence[Score] | StudyLike,
+    registered: Mapping[str, Any],
+    unit: ScoreUnit | None,
+    renames: Mapping[str, str],
+) -> list[Score]:
     """Scores of a study, or of score files with the names of the registered model and its tasks."""
     if isinstance(source, Study):
         return source.scores()
@@ -233,6 +242,7 @@ def _scores(source: Sequence[Score] | StudyLike, registered: Mapping[str, Any], 
     path = local_folder(source)
     if (path / "study.toml").is_file():
         return Study.open(path).scores()
-    options = ImportOptions(unit=unit, allow_mixed=True)
+    check_renames(renames)
+    options = ImportOptions(unit=unit, allow_mixed=True, renames=renames)
     tasks = [Task(row["task"], row["chance"]) for row in registered["forecasts"]]
     return [*gather([path], tasks, [registered["model"]], [], options).scores]

@@ -18,17 +18,20 @@ import numpy as np
 from benchcast.choices import Split
 from benchcast.errors import StudyError
 from benchcast.messages import few
+from benchcast.methods import METHODS
 from benchcast.methods.task_fit import TaskFit
-from benchcast.records import ModelInfo, ModelMetadata, Score, Task
+from benchcast.records import CHOICE_LOSSES, ModelInfo, ModelMetadata, Score, Task
 from benchcast.splits import RULES, training_fold
 from benchcast.study.atomic import Stamp, stamp
 from benchcast.study.feature_files import read_meta
+from benchcast.study.parquet import hash_columns
 from benchcast.study.study import MOST_LOSS_FILES, Study
 
 if TYPE_CHECKING:
     from benchcast.forecasts.stored_fit import Fit
 
 MOST_NAMES = 3
+TOKENS = "tokens:"  # start of a hash of token losses alone; other hashes are of the whole file, with choice losses
 
 
 class StudyInputs(NamedTuple):
@@ -55,10 +58,11 @@ def hash_inputs(study: Study, task_fit: TaskFit, inputs: StudyInputs, *, split: 
     Hashes by key: "task", "features", and "models", which maps each training and validation model to the hashes of
     its losses, scores and metadata.
     """
+    tokens_only = not (METHODS[task_fit.method].reads_choices and study.read_choices)
     return {
         "task": _hash_task(task_fit.task),
         "features": inputs.features,
-        "models": _hash_models(study, task_fit, inputs, split=split),
+        "models": _hash_models(study, task_fit, inputs, split=split, tokens_only=tokens_only),
     }
 
 
@@ -75,7 +79,9 @@ def changed_inputs(study: Study, fit: Fit, inputs: StudyInputs | None = None) ->
         changes.append("chance, sources or answers of the task changed")
     if now.features != then["features"]:
         changes.append("features changed")
-    return changes + _changed_models(then["models"], _hash_models(study, task_fit, now, split=fit.about["split"]))
+    tokens_only = any(str(hashes[0]).startswith(TOKENS) for hashes in then["models"].values())
+    found = _hash_models(study, task_fit, now, split=fit.about["split"], tokens_only=tokens_only)
+    return changes + _changed_models(then["models"], found)
 
 
 def stale_line(study: Study, fits: Sequence[Fit]) -> str:
@@ -127,7 +133,9 @@ def _hash_task(task: Task) -> str:
     return _hash([task.chance, *task.sources, *(choices or ([list(task.answers)] if task.answers else []))])
 
 
-def _hash_models(study: Study, task_fit: TaskFit, inputs: StudyInputs, *, split: str) -> dict[str, list[str]]:
+def _hash_models(
+    study: Study, task_fit: TaskFit, inputs: StudyInputs, *, split: str, tokens_only: bool
+) -> dict[str, list[str]]:
     """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
     infos, scores = inputs.infos, inputs.scores
     seen = training_fold(infos, "family" if split == "everything" else cast(Split, split))[1].seen
@@ -139,7 +147,7 @@ def _hash_models(study: Study, task_fit: TaskFit, inputs: StudyInputs, *, split:
             scores_of.setdefault(s.model, []).append(s)
     return {
         m.model: [
-            _hash_file(path := study.losses_path(m.model), stamp(path)) if task_fit.reads_losses else "",
+            _hash_file(path := study.losses_path(m.model), stamp(path), tokens_only) if task_fit.reads_losses else "",
             _hash(sorted([s.task, s.accuracy, str(s.n_items)] for s in scores_of[m.model])),
             _hash(_used_metadata(m, task_fit, split)),
         ]
@@ -172,8 +180,10 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
-@lru_cache(maxsize=MOST_LOSS_FILES)
-def _hash_file(path: Path, version: Stamp | None) -> str:
-    """Hash of this version of a file."""
+@lru_cache(maxsize=2 * MOST_LOSS_FILES)
+def _hash_file(path: Path, version: Stamp | None, tokens_only: bool) -> str:
+    """Hash of this version of a file of losses, or of its token losses."""
+    if tokens_only:
+        return TOKENS + hash_columns(path, without=CHOICE_LOSSES)[:12]
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]

@@ -286,6 +286,8 @@ def _next_step(
         return f"benchcast predict {at} --model NAME" + f"   or   benchcast report {at}" * comparable
     if not any(m.family for m in study.models()):
         return f"benchcast import models {at} FILE…   (families, sizes and training tokens; then benchcast fit {at})"
-    if not has_features and not named:
-        return f"benchcast features {at} --scorer …   or   benchcast import features {at} FILE.npz   (or fit without)"
-    return f"benchcast compare {at}   then   benchcast fit {at}" if comparable else f"benchcast fit {at}"
+    forecast = f"benchcast compare {at}   then   benchcast fit {at}" if comparable else f"benchcast fit {at}"
+    if has_features or named:
+        return forecast
+    before = f"benchcast features {at} --scorer …   or   benchcast import features {at} FILE.npz"
+    return f"{forecast}   or   {before}   (before the fit, which then groups similar tokens)"

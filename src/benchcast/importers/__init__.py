@@ -22,6 +22,7 @@ from benchcast.importers.scores.formats import expand
 from benchcast.importers.scores.names import match_models
 from benchcast.messages import counted
 from benchcast.records import NamedTexts, TokenLosses
+from benchcast.steps import steps
 from benchcast.study.bos_policies import bos_lines_of
 from benchcast.study.check_losses import suspicious_losses
 from benchcast.study.feature_files import read_features
@@ -96,7 +97,7 @@ def import_losses(
         in_files += in_tables
     else:
         tables = []
-    for file in paths:
+    for file in steps(paths, "files read"):
         of_file = [] if file in (*logs, *tables) else read_losses(file, opened.texts, unit=unit)
         read += [replace(losses, model=renamed(losses.model, renames) or losses.model) for losses in of_file]
         in_files += [losses.model for losses in of_file]
@@ -140,7 +141,9 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     """
     chosen, opened = options or ImportOptions(), Study.of(study)
     known = [m.model for m in opened.models()]
-    sources = [s if isinstance(s, ScoreFile) else ScoreFile.read(s) for s in expand(_paths(files))]  # each read once
+    sources = [
+        s if isinstance(s, ScoreFile) else ScoreFile.read(s) for s in steps(expand(_paths(files)), "files read")
+    ]  # each read once
     runs = runs_with_samples(sources)
     rescore = rescore_others(opened.items, opened.seed, runs) if opened.items < 1 else None
     in_study, _ = match_models((run.model for run in runs), known, chosen.renames)

@@ -60,7 +60,8 @@ def scored_tasks(
         raise InputError(f"{table.where}: columns {few(both)} are both scores of {repeated[0]!r}; narrow --scores")
     unknown = [task for task in chance if task not in {*task_of.values(), *(t.name for t in suite)}]
     if unknown:
-        raise InputError(f"--chance {unknown[0]}: no such task; the tasks are {few(sorted(task_of.values()), 8)}")
+        tasks_are = f"the tasks are {few(sorted(task_of.values()), 8)}" if task_of else "--scores PATTERN makes tasks"
+        raise InputError(f"--chance {unknown[0]}: no such task; {tasks_are}")
     others = [task for task in dict.fromkeys(task_of.values()) if task not in {t.name for t in suite}]
     tasks = [*suite, *(Task(task, known_chance(task, chance), answers=_answers(task, texts)) for task in others)]
     tasks = [replace(task, chance=chance.get(task.name, task.chance)) for task in tasks]

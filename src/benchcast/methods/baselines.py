@@ -15,6 +15,7 @@ from benchcast.methods.law import SigmoidLaw, fit_law, fit_laws
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import Fold, inner_folds
+from benchcast.steps import steps
 
 OUT_OF_FAMILY = "each training family in turn left out of the law"
 
@@ -90,7 +91,7 @@ def _fit_given(
 ) -> list[list[TaskFit]]:
     """Fit the law of every fold and task on given capabilities; `reading` has each task's, and its values (M)."""
     fits = []
-    for fold in folds:
+    for fold in steps(folds, "folds"):
         row = []
         for task, accuracy, (capability, x) in zip(dataset.tasks, dataset.accuracy, reading, strict=True):
             known = fold.seen & np.isfinite(accuracy) & np.isfinite(x)

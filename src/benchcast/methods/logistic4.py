@@ -21,6 +21,7 @@ from benchcast.methods.solvers import gauss_newton
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Task
 from benchcast.splits import Fold
+from benchcast.steps import steps
 
 SLOPES = -np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])  # log-odds per standard deviation of loss
 MIDPOINTS = np.linspace(-2.0, 2.0, 9)
@@ -31,7 +32,7 @@ LEAST_RISE = 0.01  # of ceiling over floor
 def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of all tokens, the task's texts or their answers, selected by leave-one-family-out cross-validation."""
     fits: list[list[TaskFit]] = [[] for _ in folds]
-    for t, task in enumerate(dataset.tasks):
+    for t, task in enumerate(steps(dataset.tasks, "tasks")):
         masks = readings(dataset, task)
         losses = (
             np.stack([weighted_loss(dataset.nats, [LossView.NATS], w) for w in masks.values()]) / dataset.characters

@@ -17,6 +17,7 @@ from benchcast.methods.law import SigmoidLaw, at_share, clipped_log_odds, sigmoi
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import LEFT_OUT, Fold
+from benchcast.steps import steps
 
 COMPONENTS = 3
 STEEPEST = 30.0  # log-odds per standard deviation of a component
@@ -25,7 +26,8 @@ COMMON = 0.9  # benchmarks with scores of a smaller share of the models are not 
 
 def observational(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Weights of the other benchmarks, per fold and task."""
-    return [[_fit(dataset, fold, t) for t in range(len(dataset.tasks))] for fold in folds]
+    tasks = range(len(dataset.tasks))
+    return [[_fit(dataset, fold, t) for t in steps(tasks, "tasks")] for fold in steps(folds, "folds")]
 
 
 def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:

@@ -40,6 +40,7 @@ from benchcast.methods.products import TokenBlock, over_blocks
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools
 from benchcast.splits import Fold
+from benchcast.steps import steps
 
 LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the law moves little
 SHOWN_STEPS = (0, 1, 2, 5, 10, 20, 40, 70, 100, 150, 200, 250, 300)  # kept in a fit, for figure 6
@@ -103,7 +104,8 @@ def descend(inputs: Inputs, problems: Problems, settings: DescentSettings) -> tu
     """
     record = not on_host(inputs.mean) and isinstance(inputs.blocks, list)
     state, history = start(inputs, problems, settings), []
-    for after, row in repeat(partial(epoch, inputs, problems, settings), state, settings.steps + 1, record=record):
+    epochs = repeat(partial(epoch, inputs, problems, settings), state, settings.steps + 1, record=record)
+    for after, row in steps(epochs, "steps", total=settings.steps + 1):
         state = after
         history.append(row)
     return state, history

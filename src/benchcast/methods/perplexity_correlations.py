@@ -20,6 +20,7 @@ from benchcast.methods.solvers import ranks as ranks_of
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import Fold
+from benchcast.steps import steps
 
 
 def perplexity_correlations(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
@@ -33,7 +34,11 @@ def perplexity_correlations(dataset: Dataset, folds: Sequence[Fold]) -> list[lis
         varies = np.ptp(x, axis=0) > 0
         return np.stack([np.where(varies, estimate(x, r, error), 0.0) for estimate in ESTIMATORS.values()])
 
-    return [[_fit(dataset, fold, t, losses=losses, weigh=weigh) for t in range(len(dataset.tasks))] for fold in folds]
+    tasks = range(len(dataset.tasks))
+    return [
+        [_fit(dataset, fold, t, losses=losses, weigh=weigh) for t in steps(tasks, "tasks")]
+        for fold in steps(folds, "folds")
+    ]
 
 
 def _fit(dataset: Dataset, fold: Fold, t: int, *, losses: Floats, weigh: Callable[[Bools, Floats], Floats]) -> TaskFit:

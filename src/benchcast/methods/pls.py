@@ -18,6 +18,7 @@ from benchcast.methods.law import SigmoidLaw, at_share, clipped_log_odds, sigmoi
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import Fold
+from benchcast.steps import steps
 
 COMPONENTS = 8
 
@@ -25,7 +26,8 @@ COMPONENTS = 8
 def pls(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Signed weights of texts; the number of components is chosen on training families left out in turn."""
     losses = text_losses(dataset)
-    return [[_fit(dataset, fold, t, losses=losses) for t in range(len(dataset.tasks))] for fold in folds]
+    tasks = range(len(dataset.tasks))
+    return [[_fit(dataset, fold, t, losses=losses) for t in steps(tasks, "tasks")] for fold in steps(folds, "folds")]
 
 
 def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:

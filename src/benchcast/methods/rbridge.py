@@ -19,6 +19,7 @@ from benchcast.methods.logistic4 import law_forecasts
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, Task
 from benchcast.splits import Fold
+from benchcast.steps import steps
 
 READS = (LossView.NATS,)
 NO_SOLUTIONS = "the study has no answers for this task"
@@ -29,7 +30,8 @@ def rbridge(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
     The strongest model is the one with the lowest loss on the solutions. Weights are scaled to run from 0 to 1.
     """
-    return [[_fit(dataset, fold, t) for t in range(len(dataset.tasks))] for fold in folds]
+    tasks = range(len(dataset.tasks))
+    return [[_fit(dataset, fold, t) for t in steps(tasks, "tasks")] for fold in steps(folds, "folds")]
 
 
 def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:

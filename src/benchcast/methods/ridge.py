@@ -23,6 +23,7 @@ from benchcast.methods.law import at_share, clipped_log_odds, fit_law, sigmoid
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import Fold, inner_folds
+from benchcast.steps import steps
 
 STRENGTHS = 10.0 ** np.arange(-6.0, 2.1, 0.5)  # relative to the mean of the kernel's diagonal
 
@@ -35,8 +36,8 @@ def ridge(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
         )
     dataset = keep_on_device(dataset)
     moments = measure(dataset, weigh=True)
-    G = loss_features(dataset, moments)
-    chosen = [[_choose(dataset, fold, t, G=G) for t in range(len(dataset.tasks))] for fold in folds]
+    G, tasks = loss_features(dataset, moments), range(len(dataset.tasks))
+    chosen = [[_choose(dataset, fold, t, G=G) for t in steps(tasks, "tasks")] for fold in steps(folds, "folds")]
     weights = iter(token_weights(dataset, moments, np.stack([c.theta for row in chosen for c in row], axis=1)).T)
     return [
         [_task_fit(dataset, fold, t, chosen=c, weights=next(weights)) for t, c in enumerate(row)]

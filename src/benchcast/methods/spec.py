@@ -12,6 +12,7 @@ from benchcast.choices import check_choice
 from benchcast.devices import check_device, few_blas_threads
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.losses.dataset import Dataset
+from benchcast.messages import counted
 from benchcast.methods import DEFAULT_METHOD, METHODS, MethodName, load
 from benchcast.methods.distances import with_profiles
 from benchcast.methods.interval_width import with_width
@@ -122,9 +123,8 @@ def weak_tasks(dataset: Dataset, folds: Sequence[Fold]) -> dict[str, str]:
         for fold in folds:
             known = fold.train & np.isfinite(accuracy)
             if known.sum() < FEWEST_MODELS:
-                weak[task.name] = (
-                    f"{known.sum()} training models have both losses and accuracy, a fit needs at least {FEWEST_MODELS}"
-                )
+                have = f"{counted(int(known.sum()), 'training model')} {'has' if known.sum() == 1 else 'have'}"
+                weak[task.name] = f"{have} both losses and accuracy, a fit needs at least {FEWEST_MODELS}"
             elif np.ptp(accuracy[known]) == 0:
                 weak[task.name] = f"all training models score {accuracy[known][0]:g}; there is nothing to learn from"
     return weak

@@ -20,6 +20,7 @@ from benchcast.methods.logistic4 import fit_curves, readings
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, ModelMetadata
 from benchcast.splits import LEFT_OUT, Fold
+from benchcast.steps import steps
 
 GRID, ROUNDS = 9, 4  # exponents in each direction, and number of grid refinements
 FEWEST = 8  # models of a family with its own ladder
@@ -29,7 +30,7 @@ ABSENT = "no training model has its parameters and tokens in models.csv"
 def two_step(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """A ladder and a curve per fold and task."""
     fits: list[list[TaskFit]] = [[] for _ in folds]
-    for t, task in enumerate(dataset.tasks):
+    for t, task in enumerate(steps(dataset.tasks, "tasks")):
         name, mask = next(iter(readings(dataset, task).items()))
         loss = weighted_loss(dataset.nats, [LossView.NATS], mask) / dataset.characters
         ladder = _ladders(dataset.metadata, loss)

@@ -84,7 +84,7 @@ def comparison_data(comparison: Comparison, shown: ReportModels) -> dict[str, An
 
 def _task_data(comparison: Comparison, shown: ReportModels, t: int) -> dict[str, Any]:
     task = comparison.dataset.tasks[t]
-    measured = {m: comparison.measures(task.name, m) for m in comparison.methods}
+    measured = {m: comparison.reliable_measures(task.name, m) for m in comparison.methods}
     return {
         "name": task.name,
         "chance": _rounded(task.chance),

@@ -25,6 +25,7 @@ from benchcast.losses.choice_losses import choice_arrays, noting
 from benchcast.messages import TOKEN_KINDS, character_starts, did_you_mean, few, kind_of, nan_to_none, plain
 from benchcast.methods.capability import one_weighted_loss
 from benchcast.records import Bools, Floats, Ints, ModelMetadata, NamedTexts, TextSet, family_names
+from benchcast.steps import steps
 from benchcast.study.study import Study, StudyLike
 
 CONTEXT = 26  # characters on either side of a quoted token
@@ -64,7 +65,7 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
     shares = largest_shares(fit.task_fit.notes.get("shares", {}), MOST_SHARES, fit.task)
     names = opened.models_with_losses()
     inputs: list[dict[str, Floats]] = []
-    nats = fit.align(noting((opened.losses(m) for m in names), inputs))
+    nats = fit.align(noting((opened.losses(m) for m in steps(names, "models read")), inputs))
     choices = choice_arrays(inputs, of_columns=isinstance(fit.texts, NamedTexts))
     metadata = ModelMetadata.of(opened.infos(names), (), choices)
     if isinstance(fit.texts, NamedTexts):

@@ -16,6 +16,7 @@ from benchcast.messages import counted, few
 from benchcast.methods import METHODS
 from benchcast.reports.data import ReportModels
 
+NARROW = 0.05  # an interval of this width or wider is shown in whole percent
 MOST_NEW, MOST_HELD_OUT = 12, 5  # rows of the first table; all forecasts are in the CSV file
 
 
@@ -54,12 +55,22 @@ def _row(model: str, tasks: Sequence[dict[str, Any]], method: str, i: int) -> di
         cells.append(
             {
                 "forecast": "–" if forecast is None else f"{forecast:.1%}",
-                "interval": "" if low is None else f"{100 * low:.0f} – {100 * high:.0f}",
+                "interval": "" if low is None else interval_in_percent(low, high),
                 "score": "" if seen is None else f"{seen:.1%}",
                 "outside": None not in (seen, low, high) and not low <= seen <= high,
             }
         )
     return {"model": model, "cells": cells}
+
+
+def interval_in_percent(low: float, high: float) -> str:
+    """The ends of an interval in percent, with a decimal where whole numbers would hardly differ.
+
+    >>> interval_in_percent(0.5, 0.6), interval_in_percent(0.761, 0.764)
+    ('50 – 60', '76.1 – 76.4')
+    """
+    digits = 1 if high - low < NARROW else 0
+    return f"{100 * low:.{digits}f} – {100 * high:.{digits}f}"
 
 
 def _missing(comparison: Comparison, shown: ReportModels) -> list[str]:

@@ -13,7 +13,7 @@ from benchcast.errors import library, require_report
 from benchcast.evaluation.compare import Execution, compare
 from benchcast.evaluation.comparison import GAIN_OVER, Comparison
 from benchcast.evaluation.error_ratio import gain_rows
-from benchcast.evaluation.ranking import headline
+from benchcast.evaluation.ranking import headline, trust
 from benchcast.executors.local import Executor, Local
 from benchcast.forecasts.fit import fits_if_any
 from benchcast.forecasts.stored_fit import Fit
@@ -122,6 +122,7 @@ def report_data(
     on_step("convergence of Algorithm 2")
     steps = [convergence(comparison, task) for task in comparison.tasks]
     families = sorted(set(data["models"]["family"]))
+    measured = comparison.on_measurable_tasks()
     return {
         **data,
         "name": study.root.resolve().name,
@@ -129,9 +130,9 @@ def report_data(
         "colours": {"light": COLOURS, "dark": DARK_COLOURS},
         "used": comparison.methods.index(comparison.used),
         "opening": opening(comparison, shown, data["tasks"]),
-        "headline": headline(comparison),
-        "against": against(comparison),
-        "gains": gain_rows(comparison.gains()) if len(comparison.tasks) > 1 else [],
+        "headline": headline(measured) if measured.tasks else trust(comparison),
+        "against": against(measured),
+        "gains": gain_rows(measured.gains()) if len(measured.tasks) > 1 else [],
         "gain_over": GAIN_OVER,
         "about": {m: METHODS[m].about for m in comparison.methods},
         "counts": _counts(study, comparison),

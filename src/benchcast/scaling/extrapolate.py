@@ -40,6 +40,7 @@ from benchcast.scaling.family_law import (
     hide_largest,
 )
 from benchcast.splits import Fold
+from benchcast.steps import steps
 from benchcast.study.study import Study, StudyLike
 from benchcast.study.tables import quantity
 
@@ -68,8 +69,8 @@ class Target:
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, _, value = (x.strip() for x in part.partition("="))
             if name not in known:
-                hint = did_you_mean(name, known)
-                raise InputError(f"--to: unknown quantity {name!r}; known: {', '.join(known)}{hint}")
+                example = f"known: {', '.join(known)}, as in params=7B,tokens=2T{did_you_mean(name, known)}"
+                raise InputError(f"--to: unknown quantity {name!r}; {example}")
             if not value or name in values:
                 raise InputError(f"--to: {name} needs one value, as in params=7B,tokens=2T")
             values[name] = quantity("--to", name, value)
@@ -214,7 +215,11 @@ def extrapolate(
         known=family_points,
         observed={fit.task.name: scores[in_family] for fit, scores in zip(fits, models.observed, strict=True)},
         tasks=tuple(forecasts),
-        hidden=tuple(row for kind in HOLDOUT_KINDS for row in backtest(models, kind, on_step=tell)),
+        hidden=tuple(
+            row
+            for kind in steps(HOLDOUT_KINDS, "sets of hidden models")
+            for row in backtest(models, kind, on_step=tell)
+        ),
         remarks=(*models.weak, *left_out, *_remarks(forecasts, point, family_points)),
     )
 

@@ -18,6 +18,7 @@ from benchcast.errors import library
 from benchcast.losses.regroup import regroup
 from benchcast.messages import as_names, counted
 from benchcast.records import Floats, Ints, TextSet, TokenLosses, arrow_table, pandas_frame
+from benchcast.steps import steps
 from benchcast.study.study import Study, StudyLike
 
 ALL = "all"  # name of the row over all sources
@@ -100,7 +101,9 @@ def bits_per_byte(study: StudyLike, models: Sequence[str] = ()) -> BitsPerByteTa
     texts = opened.texts
     texts.require_texts("bits per byte")
     names = as_names(models) or opened.models_with_losses()
-    return BitsPerByteTable(tuple(row for name in names for row in _of_model(opened.losses(name), texts)))
+    return BitsPerByteTable(
+        tuple(row for name in steps(names, "models read") for row in _of_model(opened.losses(name), texts))
+    )
 
 
 def answer_edges(texts: TextSet) -> tuple[Ints, Ints]:

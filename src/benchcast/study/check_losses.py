@@ -14,6 +14,7 @@ from benchcast.losses.plausible import WordLosses, WordSample, describe, referen
 from benchcast.losses.regroup import align_models
 from benchcast.losses.support import Support
 from benchcast.records import Bools, NamedTexts
+from benchcast.steps import steps
 from benchcast.study.bos_policies import BosPolicy, bos_lines
 from benchcast.study.parquet import read_metadata
 from benchcast.study.study import Study
@@ -50,7 +51,7 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
     policies: dict[str, BosPolicy] = {}
     unreadable: dict[str, str] = {}
     tokens = None
-    for name in names:
+    for name in steps(names, "models read"):
         try:
             losses = study.losses(name)
         except BenchcastError as error:

@@ -33,6 +33,9 @@ STEP = re.compile(
 ONLY_STEP = re.compile(
     r"(?:checkpoint|ckpt|chkpt|global[-_]?steps?|steps?|iters?|iterations?)[-_=]?0*(\d+)|0*(\d+)", re.IGNORECASE
 )
+# A model's name that looks like a checkpoint: `step3`, `Step-3.5-Flash`. In a hub id, whose first part has no size, it
+# is a model; behind a run with its size, as in `pythia-70m/step4`, it is a checkpoint.
+VERSION = re.compile(r"step(?:\d|[-_]?\d+[.]\d+)(?!\d).*", re.IGNORECASE)
 STATES = ("main", "master", "final", "last", "latest", "best")
 REVISION = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 SHORT_REVISION = 8  # characters of a commit's hash that a name keeps
@@ -71,7 +74,8 @@ def candidate_names(source: str) -> tuple[str, ...]:
     whole, passed = list(parts), (*HOLDERS, *(PLAIN_HOLDERS if is_path else ()))
     while len(parts) > 1 and parts[-1].casefold() in passed:
         parts.pop()
-    label = checkpoint_label(parts[-1]) if len(parts) > 1 else ""
+    is_model = not is_path and bool(VERSION.fullmatch(parts[-1])) and not SIZE.search(parts[0])
+    label = checkpoint_label(parts[-1]) if len(parts) > 1 and not is_model else ""
     if not label and not is_path and not is_file:
         return ("/".join(map(_uncached, parts)),)
     if label:

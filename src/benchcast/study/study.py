@@ -25,6 +25,7 @@ from benchcast.losses.dataset import Dataset, Features
 from benchcast.losses.plausible import WordLosses, WordSample, describe, refuse_impossible, sampled, suspicious
 from benchcast.messages import as_names, counted, did_you_mean
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Rows, Score, Task, TextSet, TokenLosses
+from benchcast.steps import steps
 from benchcast.study import feature_files, tables
 from benchcast.study.atomic import (
     Stamp,
@@ -261,7 +262,8 @@ class Study:
             )
         sample = WordSample.of(self.texts, without=self.choice_columns)
         words: dict[str, WordLosses] = {}
-        losses = sampled((self.losses(m.model) for m in models), sample, words)  # one at a time: tokens may be many
+        one_by_one = (self.losses(m.model) for m in steps(models, "models read"))  # tokens may be many
+        losses = sampled(one_by_one, sample, words)
         options = AssemblyOptions(
             features=self.features(),
             support=support,

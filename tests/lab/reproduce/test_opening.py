@@ -7,7 +7,14 @@ from lab.reproduce.opening import opening
 
 
 def row(study, split, gain, coverage, method=DEFAULT_METHOD):
-    return {"study": study, "split": split, "method": method, "gain": gain, "coverage": coverage, "width": 8.4}
+    return {
+        "study": study,
+        "split": split,
+        "method": method,
+        "gain_by_family": gain,
+        "coverage": coverage,
+        "width": 8.4,
+    }
 
 
 ROWS = [

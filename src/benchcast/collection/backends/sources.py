@@ -19,13 +19,18 @@ BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError
 
 @contextmanager
 def loading(source: str, problem: str) -> Iterator[None]:
-    """Turn the errors of a library that loads a model into one line: the source, then the problem."""
+    """Turn the errors of a library that loads a model into one line: the source, then the problem.
+
+    An id that the hub could not give may be a mistyped path, so the line says that there is no such folder.
+    """
     try:
         yield
     except ImportError as error:
         raise MissingExtraError(f"{source}: {one_line(error)}") from error
     except BROKEN as error:
-        raise InputError(f"{source}: {problem}: {one_line(error)}") from error
+        asked_hub = isinstance(error, OSError) and not Path(source).expanduser().exists()
+        no_folder = " (there is no such folder, so it was read as a hub id)" if asked_hub else ""
+        raise InputError(f"{source}: {problem}{no_folder}: {one_line(error)}") from error
 
 
 def source_name(source: str) -> str:

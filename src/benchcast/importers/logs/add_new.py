@@ -20,7 +20,7 @@ from benchcast.importers.logs.runs import LoggedRun, read_run, results_below
 from benchcast.importers.scores import ImportOptions
 from benchcast.messages import counted, few
 from benchcast.records import ModelInfo
-from benchcast.study.model_names import NameParts, check_renames, guessed_infos, names_of, renamed
+from benchcast.study.model_names import NameParts, check_renames, guessed_infos, names_of, renamed, unused_renames
 from benchcast.study.study import Study, StudyLike
 
 
@@ -33,6 +33,7 @@ class AddedLogs:
     models: tuple[str, ...]  # models of these files
     scores: int  # number of scores that the study did not have
     notes: tuple[str, ...] = field(default=())  # tasks of the new files that the study does not have
+    warnings: tuple[str, ...] = field(default=())  # renames that change nothing
 
     def __repr__(self) -> str:
         return f"<AddedLogs: {counted(self.files, 'file')} of {counted(len(self.models), 'model')}>"
@@ -74,8 +75,9 @@ def add_new_logs(
             f"`benchcast import losses` and `import scores` add logs of another folder"
         )
     fresh = {name: read_run(p) for name, p in below.items() if name not in record.files}
+    warnings = _without_effect(chosen.renames, record, [run.model for run in fresh.values()])
     if not fresh:
-        return AddedLogs(study=opened, files=0, models=(), scores=0)
+        return AddedLogs(study=opened, files=0, models=(), scores=0, warnings=warnings)
     record = record.with_step(tokens_per_step)
     names = _names(list(fresh.values()), record, opened, renames=chosen.renames)
     changed = [below[name] for name, source in record.files.items() if source in names and name in below]
@@ -99,6 +101,7 @@ def add_new_logs(
         models=tuple(dict.fromkeys(names.values())),
         scores=scores.added,
         notes=notes,
+        warnings=warnings,
     )
 
 
@@ -111,6 +114,18 @@ def _names(runs: Sequence[LoggedRun], record: LogRecord, study: Study, *, rename
     if len(set(names.values())) < len(names):
         raise InputError(f"--rename: two models of the new logs would be {few(list(names.values()))}")
     return names
+
+
+def _without_effect(renames: Mapping[str, str], record: LogRecord, new: Sequence[str]) -> tuple[str, ...]:
+    """Lines on renames that match no model, or models that the study has under another name already."""
+    usual = names_of(record.names)
+    kept = [
+        name
+        for source, name in record.names.items()
+        if source not in new and renamed(source, renames, usual=usual[source]) not in (None, name)
+    ]
+    stored = f"--rename: the study has {few(kept)} already; `benchcast rename` changes the name of a model"
+    return (*unused_renames(renames, [*record.files.values(), *new]), *([stored] if kept else []))
 
 
 def _infos(

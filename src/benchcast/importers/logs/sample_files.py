@@ -23,6 +23,7 @@ from benchcast.errors import BenchcastError, InputError
 from benchcast.importers.logs.items import LoggedItem
 from benchcast.importers.logs.lighteval import read_details
 from benchcast.importers.logs.lm_eval import SampleRow, items_of
+from benchcast.steps import steps
 from benchcast.study.reading import lines_of, need_file, parse_json
 
 WORTH = 64 << 20  # bytes of files below which processes cost more than they save
@@ -45,7 +46,7 @@ def read_sample_files(
     texts: dict[str, str] = {}
     if sum(sizes) < WORTH or cores < 2 or len(files) < 2:
         found = []
-        for path, task in files:
+        for path, task in steps(files, "files read"):
             found.append(_shared(read_samples(path, task), texts))
             on_file(path)
         return found
@@ -54,7 +55,7 @@ def read_sample_files(
         order = sorted(range(len(files)), key=lambda i: -sizes[i])
         waiting = {pool.submit(read_samples, *files[i]): i for i in order}
         try:
-            for done in as_completed(waiting):
+            for done in steps(as_completed(waiting), "files read", total=len(files)):
                 i = waiting.pop(done)
                 items[i] = _shared(done.result(), texts)
                 on_file(files[i][0])

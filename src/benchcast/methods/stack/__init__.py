@@ -57,6 +57,7 @@ Axes: M models, N tokens, K groups, R rows, C candidates.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -74,6 +75,7 @@ from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
 from benchcast.methods.task_fit import TaskFit
 from benchcast.splits import FEWEST_MODELS, Fold
+from benchcast.steps import steps
 
 
 def stack(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings | None = None) -> list[list[TaskFit]]:
@@ -90,8 +92,8 @@ def salience(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings
     return [[fit_salience(pool, settings) for pool in row] for row in pools]
 
 
-def candidate_pools(dataset: Dataset, folds: Sequence[Fold], settings: StackSettings) -> Iterator[list[Pool]]:
-    """For each fold, the pool of every task, with what `stack` needs, which includes all that `salience` needs."""
+def candidate_pools(dataset: Dataset, folds: Sequence[Fold], settings: StackSettings) -> Iterator[Iterator[Pool]]:
+    """For each fold, the pool of every task in turn, with what `stack` needs; `salience` needs less."""
     kept = keep_on_device(dataset)
     groups = group_tokens(kept, settings)
     by_view = group_losses(kept, groups)
@@ -119,7 +121,7 @@ def candidate_pools(dataset: Dataset, folds: Sequence[Fold], settings: StackSett
             recipes.append(strength_weighted)
         return with_learned_floor(task, recipes, settings)
 
-    return ([pool(fold, t) for t in range(len(dataset.tasks))] for fold in folds)
+    return (map(pool, repeat(fold), steps(range(len(dataset.tasks)), "tasks")) for fold in steps(folds, "folds"))
 
 
 def fit_stack(pool: Pool, settings: StackSettings) -> TaskFit:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats
 from benchcast.splits import family_balanced, left_out
+from benchcast.steps import steps
 
 Learner = Callable[..., Candidates]  # a recipe of `candidates`
 
@@ -41,7 +43,8 @@ class Pool:
     def with_candidates(self, scores: TaskScores, recipes: Sequence[Learner], settings: StackSettings) -> Pool:
         """The pool with the candidates of some recipes, learned from scores that may have another floor."""
         candidates = [
-            learn(view, self.losses, scores, sets=self.sets, settings=settings) for learn in recipes for view in VIEWS
+            learn(view, self.losses, scores, sets=self.sets, settings=settings)
+            for learn, view in steps(list(product(recipes, VIEWS)), "kinds of candidates")
         ]
         return replace(self, scores=scores, rows=HiddenRows.of(self.sets, scores), candidates=candidates)
 
