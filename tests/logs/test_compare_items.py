@@ -12,7 +12,7 @@ from log_files import NEW, OLD
 
 import benchcast as bc
 from benchcast.decisions.compare_items import MEAN, compare_sides
-from benchcast.decisions.logged_models import LoggedSide, TaskItems
+from benchcast.decisions.logged_models import LoggedSide, TaskItems, TaskQuestions
 
 STRICT = "pond_write=exact_match,strict-match"
 FIRST, SECOND = NEW / "models__reed-c", NEW / "models__reed-d"
@@ -156,7 +156,7 @@ def drawn_task(rng, gap, *, items=200, per_passage=1, name="t"):
         keys = tuple((name, str(i), 0) for i in range(items))
         clusters = np.array([f"{name}-{i // per_passage}" for i in range(items)])
         prompts = np.array(["p"] * items)
-        found.append(TaskItems("acc", keys, right, prompts, clusters, by_part=False))
+        found.append(TaskItems("acc", TaskQuestions(keys, prompts, clusters), right, by_part=False))
     return found
 
 
