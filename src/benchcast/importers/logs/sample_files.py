@@ -24,7 +24,7 @@ from benchcast.errors import BenchcastError, InputError
 from benchcast.importers.logs.item_table import Answers, AskedItems, ItemTable
 from benchcast.importers.logs.lighteval import read_details
 from benchcast.importers.logs.lm_eval import SampleRow, items_of
-from benchcast.study.reading import lines_of, need_file, parse_json
+from benchcast.study.reading import as_utf8, need_file, parse_json
 
 WORTH = 64 << 20  # bytes of files below which processes cost more than they save
 SampleFile = tuple[Path, str]  # a file, and the task whose items it holds
@@ -90,25 +90,28 @@ def read_samples(path: Path, task: str) -> ItemTable:
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     """Rows with their places; a file is one JSON array, or has one row in each line."""
     need_file(path)
-    loads, lines = fast_json(), lines_of(path)
-    for i, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {i}"
-        if i == 1 and line.lstrip().startswith("["):
-            rows = parse_json(line + "".join(lines), str(path))
-            yield from ((f"{path}: sample {k}", row) for k, row in enumerate(rows, start=1))
-            return
-        row = None
-        with suppress(ValueError):  # orjson refuses NaN and half a surrogate pair, which harnesses write
-            row = loads(line)
-        yield where, parse_json(line, where) if row is None else row
+    loads = fast_json()
+    with path.open("rb") as lines:
+        for i, line in enumerate(lines, start=1):
+            row, where = None, f"{path}: line {i}"
+            with suppress(ValueError):  # orjson refuses NaN and half a surrogate pair, which harnesses write
+                row = loads(line)
+            if row is not None and not isinstance(row, list):
+                yield where, row
+                continue
+            text = as_utf8(line, where)
+            if i == 1 and text.lstrip().startswith("["):
+                rows = parse_json(text + as_utf8(lines.read(), where), str(path))
+                yield from ((f"{path}: sample {k}", row) for k, row in enumerate(rows, start=1))
+                return
+            if text.strip():
+                yield where, parse_json(text, where)
 
 
 @cache
-def fast_json() -> Callable[[str], Any]:
+def fast_json() -> Callable[[bytes], Any]:
     """The parser of `orjson`, two to three times as fast on logs, or that of the library without it."""
     if find_spec("orjson") is None:
         return json.loads
-    loads: Callable[[str], Any] = import_module("orjson").loads
+    loads: Callable[[bytes], Any] = import_module("orjson").loads
     return loads
