@@ -84,8 +84,8 @@ def _beside_printed(found_in: Mapping[str, Sequence[MetricAtStage]]) -> Table:
         of_task = [row for row in found_in.get(printed.study, ()) if row.task == printed.task]
         ours = [_figure(of_task, metric, printed.measure) for metric in ("score", "loss of answers")]
         cells.append((printed.benchmark, printed.measure, printed.score, printed.bits, *ours, printed.study or "–"))
-    header = ("benchmark", "measure", "AI2: score", "AI2: bits per byte")
-    header += ("here: score", "here: loss of answers", "here, on")
+    theirs, here = ("AI2: score", "AI2: bits per byte"), ("here: score", "here: loss of answers", "here, on")
+    header = ("benchmark", "measure", *theirs, *here)
     return Table(header, tuple(cells), title="beside what AI2 printed for the same benchmarks")
 
 

@@ -81,6 +81,17 @@ def test_what_is_no_mean_over_items_is_listed_and_left_out(cli, tmp_path):
     assert "pond_last" not in [d.task for d in bc.compare_items([FIRST, other], **OPTIONS).differences]
 
 
+def test_a_model_that_answered_only_the_first_items_is_named(tmp_path):
+    other = Path(shutil.copytree(SECOND, tmp_path / "other"))
+    results = next(other.glob("results_*"))
+    document = json.loads(results.read_text())
+    document["config"]["limit"] = 100.0
+    results.write_text(json.dumps(document))
+    line = "made with a limit, so the items are the first of each task: models/reed-d"
+    assert line in bc.compare_items([FIRST, other], **OPTIONS).notes
+    assert not any("limit" in note for note in bc.compare_items([FIRST, SECOND], **OPTIONS).notes)
+
+
 def test_a_folder_with_several_models_needs_a_choice(cli):
     ran = cli("compare", "--items", FIRST, NEW, "--metric", STRICT)
     assert (ran.code, ran.err.count("\n")) == (1, 1)
@@ -129,6 +140,7 @@ def test_all_ways_to_print_agree(cli, tmp_path):
         (("--items", FIRST), "two or more folders of logs are needed"),
         (("--items", FIRST, SECOND, "--runs", "a,b"), "--items goes with"),
         ((FIRST, "--markdown"), "go with --items"),
+        (("--items", FIRST, SECOND, "--markdown", "--json"), "--json and --markdown: give one of them"),
         (("--items", FIRST, SECOND, "--metric", STRICT, "--task", "ponds"), "no results of task 'ponds'"),
         (("--items", FIRST, "nowhere"), "nowhere: no such folder"),
         ((), "missing argument 'STUDY'"),

@@ -360,6 +360,9 @@ def _notes(differences: Sequence[ItemDifference], sides: Sequence[LoggedSide]) -
         for side in sides
         if len(side.models) > 1
     ]
+    limited = [side.name for side in sides if side.limited]
+    if limited:
+        notes.append(f"made with a limit, so the items are the first of each task: {few(limited)}")
     changed = list(dict.fromkeys(d.task for d in single if d.other_prompts))
     if changed:
         notes.append(

@@ -21,7 +21,7 @@ from benchcast.importers.logs.item_outcomes import members
 from benchcast.importers.logs.item_table import AskedItems, ItemTable
 from benchcast.importers.logs.runs import LoggedRun, read_folders
 from benchcast.importers.scores.entries import ScoreEntry
-from benchcast.importers.scores.lm_eval import read_results
+from benchcast.importers.scores.lm_eval import limit_of, read_results
 from benchcast.importers.scores.names import choose_metrics, match_models
 from benchcast.messages import did_you_mean, few
 from benchcast.records import Floats, Ints
@@ -87,6 +87,7 @@ class LoggedModel:
     tasks: tuple[str, ...]  # that are in no group
     leaves: Mapping[str, tuple[str, ...]]  # task → tasks with items of their own
     items: Mapping[str, ItemTable]  # task with items → items
+    limited: bool  # whether a run covers only the first items of each task
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +96,7 @@ class LoggedSide:
 
     name: str
     models: Mapping[str, Mapping[str, TaskItems]]  # model → task → items
+    limited: bool = False  # whether a run covers only the first items of each task
 
     @property
     def tasks(self) -> list[str]:
@@ -141,7 +143,11 @@ def read_sides(
     usable = [task for task in chosen if all(task in by_model[id(model)] for model in everyone)]
     names = _names(folders, picked)
     sides = [
-        LoggedSide(name, {m.name: {task: by_model[id(m)][task] for task in usable} for m in side})
+        LoggedSide(
+            name=name,
+            models={m.name: {task: by_model[id(m)][task] for task in usable} for m in side},
+            limited=any(m.limited for m in side),
+        )
         for name, side in zip(names, picked, strict=True)
     ]
     return sides, left_out
@@ -173,7 +179,15 @@ def _model(name: str, folder: Path, runs: Sequence[LoggedRun]) -> LoggedModel:
                     f"{results.file.path}: {name} has other samples of {leaf!r} in another run; remove one"
                 )
             items[leaf] = of_leaf
-    return LoggedModel(name, folder, tuple(entries), tuple(tasks), leaves, items)
+    return LoggedModel(
+        name=name,
+        folder=folder,
+        entries=tuple(entries),
+        tasks=tuple(tasks),
+        leaves=leaves,
+        items=items,
+        limited=any(limit_of(run.results.document) is not None for run in runs),
+    )
 
 
 def _inside_groups(document: Mapping[str, Any]) -> set[str]:
