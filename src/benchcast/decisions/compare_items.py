@@ -106,16 +106,18 @@ class ItemComparison:
             for d in self.differences
         ]
         tasks = list(dict.fromkeys(d.task for d in self.differences))
+        pairs = list(dict.fromkeys(row["pair"] for row in rows))
+        sure = f"{SURE:.0%} sure" + (", corrected" if self.correction else "")
         base = alt.Chart().encode(
             y=alt.Y("task:N", sort=tasks, title=None),
-            color=alt.Color("order:N", title=None, scale=alt.Scale(domain=[*PALETTE], range=[*PALETTE.values()])),
+            color=alt.Color("order:N", title=sure, scale=alt.Scale(domain=[*PALETTE], range=[*PALETTE.values()])),
         )
         across = alt.X("difference:Q", title="difference, points")
         bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="difference, points"), x2="high:Q")
         dots = base.mark_point(filled=True, size=60, opacity=1).encode(x=across, tooltip=["task:N", "difference:Q"])
         zero = alt.Chart().mark_rule(color="#888", strokeDash=[4, 4]).encode(x=alt.datum(0))
         panel = alt.layer(zero, bars, dots).properties(width=320, height=20 * len(tasks) + 20)
-        return panel.facet(alt.Facet("pair:N", title=None), columns=1, data=alt.Data(values=rows))
+        return panel.facet(alt.Facet("pair:N", title=None, sort=pairs), columns=1, data=alt.Data(values=rows))
 
 
 def compare_items(
