@@ -309,8 +309,11 @@ def decisions(metric: Floats, score: Floats) -> tuple[float, int]:
 
 
 def left_out_error(metric: Floats, score: Floats) -> float:
-    """Error of the last score on a line through the metric, each run left out in turn; NaN with too few runs."""
-    if len(score) < FEWEST_RUNS or np.ptp(metric) == 0:
+    """Error of the last score on a line through the metric, each run left out in turn; NaN with too few runs.
+
+    It is NaN, too, where all values or all scores are equal.
+    """
+    if len(score) < FEWEST_RUNS or np.ptp(metric) == 0 or np.ptp(score) == 0:
         return math.nan
     design = np.column_stack([np.ones(len(score)), metric])
     hat = design @ np.linalg.pinv(design)
@@ -319,8 +322,13 @@ def left_out_error(metric: Floats, score: Floats) -> float:
 
 
 def advise(rows: Sequence[MetricAtStage], stages: Stages) -> str:
-    """What to watch: the metric with the most right decisions, else the best signal, else the least error."""
-    names = list(dict.fromkeys(row.metric for row in rows))
+    """What to watch: the metric with the most right decisions, else the best signal, else the least error.
+
+    Metrics are compared on the same runs: one that some run lacks is not advised.
+    """
+    runs = {row.stage: row.runs for row in rows if row.metric == SCORE}
+    partial = {row.metric for row in rows if row.runs < runs[row.stage]}
+    names = [name for name in dict.fromkeys(row.metric for row in rows) if name not in partial]
     if stages.by == "size":
         below = [row for row in rows if row.later != row.stage and row.pairs >= FEWEST_PAIRS]
         shares = {name: _mean([(r.decisions, r.pairs) for r in below if r.metric == name]) for name in names}
