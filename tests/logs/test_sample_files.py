@@ -8,12 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log_files import NEW, OLD
+from log_files import FIXTURES, NEW, OLD
 
 import benchcast as bc
 from benchcast.errors import InputError
 from benchcast.importers.logs import sample_files
-from benchcast.importers.logs.runs import read_run, read_runs
+from benchcast.importers.logs.runs import read_run, read_runs, sample_files_below
 from benchcast.importers.logs.sample_files import read_sample_files, read_samples
 
 
@@ -75,3 +75,10 @@ def test_a_run_whose_samples_are_there_twice_counts_once(two_processes, monkeypa
     shutil.copytree(twice, twice / "again")
     after = bc.compare_items([other, twice], metrics={"pond_write": "exact_match,strict-match"})
     assert after.to_dict() == before.to_dict()
+
+
+@pytest.mark.parametrize("folder", [NEW, FIXTURES / "lighteval-0.13.0", OLD])
+def test_a_bar_of_progress_has_as_many_steps_as_files_are_read(folder):
+    seen = []
+    read_runs(folder, on_file=seen.append)
+    assert sample_files_below(folder) == len(seen) > 0
