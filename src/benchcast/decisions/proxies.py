@@ -33,6 +33,7 @@ SCORE, ANSWERS, CHOICE, ALL_TOKENS, FORECAST = METRICS = (
     "all-token loss",
     "forecast",
 )
+PER_PARAMETER = "tokens per parameter"  # ends the names of stages by length of training
 SAME_STAGE = 1.5  # values of a stage lie within this factor
 FEWEST_RUNS = 4  # that a stage needs
 FEWEST_OF_LENGTH = 5  # runs that a stage of one length of training needs
@@ -143,7 +144,7 @@ class Stages:
         final = np.array([length[stems == stem].max() for stem in stems])
         lengths = [rows for rows in _grouped(final) if len(np.unique(stems[rows])) >= FEWEST_OF_LENGTH]
         if len(lengths) > 1:
-            names = [f"{_short(float(np.median(final[rows])))} tokens per parameter" for rows in lengths]
+            names = [f"{_short(float(np.median(final[rows])))} {PER_PARAMETER}" for rows in lengths]
             note = "stages are lengths of training: the runs of a stage have different sizes, and none reaches another"
             return cls(by="length of training", names=tuple(names), rows=tuple(lengths), runs=stems, notes=(note,))
         everyone = np.arange(len(families))
