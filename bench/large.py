@@ -1,7 +1,7 @@
 """Commands on large studies: time, CPU time and peak memory of each, as a user runs them.
 
 python bench/large.py                     2,000 models × 300 texts × 60 families, then 100,000 texts × 20 models
-python bench/large.py logs                logs of lm-eval, 5 shots: 3 models, then 12, × 20 tasks × 250 items
+python bench/large.py logs                logs of lm-eval, 5 shots: 3, 12 and 36 models × 20 tasks × 250 items
 python bench/large.py models --scale 0.5  one of them, at half the size; --keep DIR leaves the study there
 """
 
@@ -21,6 +21,7 @@ import numpy as np
 WORDS = ["each", "model", "reads", "all", "words", "of", "this", "text", "and", "pays", "nats", "for", "every", "one"]
 TASKS = ("facts", "code", "maths")
 LOGGED_TASKS, LOGGED_ITEMS, LOGGED_TIME = 20, 250, "2026-01-01T00-00-00.000000"
+LOGGED_MODELS = 12  # that answer differently; further models have the samples of these
 SHAPES = {"models": (2000, 300, 60), "texts": (20, 100_000, 5)}  # models, texts, families
 COMMANDS = {
     "models": (
@@ -130,12 +131,11 @@ def write_logs(folder: Path, models: int) -> float:
         lines = "\n".join(f"{letter}. {option}" for letter, option in zip("ABCD", options, strict=True))
         return f"{question}\n{lines}\nAnswer:{answer}"
 
-    size = 0
     for task in range(LOGGED_TASKS):
         items = [(sentence(40), [sentence(6) for _ in range(4)], int(rng.integers(4))) for _ in range(LOGGED_ITEMS)]
         shots = "".join(shown(q, o, f" {'ABCD'[a]}\n\n") for q, o, a in items[:5])
         prompts = [shots + shown(q, o) for q, o, _ in items]
-        for model in range(models):
+        for model in range(min(models, LOGGED_MODELS)):
             rows = []
             for i, (question, options, answer) in enumerate(items):
                 likely = -1 - 5 * rng.random(4)
@@ -150,18 +150,33 @@ def write_logs(folder: Path, models: int) -> float:
             place.mkdir(parents=True, exist_ok=True)
             file = place / f"samples_task{task}_{LOGGED_TIME}.jsonl"
             file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-            size += file.stat().st_size
             results = place / f"results_{LOGGED_TIME}.json"
             head = json.loads(results.read_text()) if results.exists() else {"results": {}, "config": {}}
             head["model_name"] = f"team/model{model}"
             head["results"][f"task{task}"] = {"acc,none": float(np.mean([row["acc"] for row in rows]))}
             results.write_text(json.dumps(head))
-    return size / 1e6
+    for model in range(LOGGED_MODELS, models):
+        link_model(folder / "logs" / f"model{model % LOGGED_MODELS}", folder / "logs" / f"model{model}")
+    return sum(file.stat().st_size for file in (folder / "logs").rglob("samples_*")) / 1e6
+
+
+def link_model(source: Path, target: Path) -> None:
+    """The logs of one more model, with the samples of another."""
+    target.mkdir()
+    for file in source.iterdir():
+        if file.suffix == ".json":
+            head = json.loads(file.read_text()) | {"model_name": f"team/{target.name}"}
+            (target / file.name).write_text(json.dumps(head))
+        else:
+            (target / file.name).hardlink_to(file)
 
 
 def measure_logs(scale: float, folder: Path) -> None:
-    """Time and memory of reading logs, of few models and of four times as many."""
-    for models in (max(2, round(3 * scale)), max(8, round(12 * scale))):
+    """Time and memory of reading logs, of few models and of more.
+
+    The last column is the rate at which two cores that do nothing else would read: the size over half of the CPU time.
+    """
+    for models in (max(2, round(number * scale)) for number in (3, 12, 36)):
         place = folder / str(models)
         size = write_logs(place, models)
         folders = [str(place / "logs" / f"model{i}") for i in range(models)]
@@ -170,10 +185,12 @@ def measure_logs(scale: float, folder: Path) -> None:
             "compare --items": ["compare", "--items", *folders, "--json"],
         }
         print(f"\n{models} models, {size:.0f} MB of logs\n")
-        print("| command | seconds | CPU seconds | peak memory, GB | MB/s |\n|---|---:|---:|---:|---:|", flush=True)
+        print("| command | seconds | CPU seconds | peak memory, GB | MB/s | MB/s of two cores |")
+        print("|---|---:|---:|---:|---:|---:|", flush=True)
         for name, command in commands.items():
             seconds, cpu, peak = timed(command)
-            print(f"| `benchcast {name}` | {seconds:.1f} | {cpu:.1f} | {peak:.2f} | {size / seconds:.0f} |", flush=True)
+            cells = (f"{seconds:.1f}", f"{cpu:.1f}", f"{peak:.2f}", f"{size / seconds:.0f}", f"{2 * size / cpu:.0f}")
+            print(f"| `benchcast {name}` | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:

@@ -152,6 +152,15 @@ def measure_study(name: str, split: Split, study: Study, needs: list[NeedCalibra
     ]
 
 
+def measure_needs(name: str, split: Split, study: Study) -> NeedCalibration | None:
+    """The calibration of needed scores by `stack` alone; None where the split has no test models."""
+    try:
+        comparison = compare(study, split=split, methods=["stack"], device=Execution(executor=on_this_machine()))
+    except BenchcastError:
+        return None
+    return need_calibration(name, split, comparison, "stack") if comparison.split == split else None
+
+
 def with_former_width(comparison: Comparison, method: MethodName) -> Forecasts:
     """Held-out forecasts with the intervals that fits of older versions have."""
     fits = [

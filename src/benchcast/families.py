@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 
 from benchcast.records import Bools, Floats, Ints, ModelInfo, family_names
 from benchcast.splits import family_balanced
@@ -164,8 +162,7 @@ def _inferred_families(profile: Floats, label: Ints, alone: Bools) -> Iterator[P
     if len(rows) > 1:
         apart = np.clip(1 - directions[rows] @ directions[rows].T, 0, 2)
         np.fill_diagonal(apart, 0)
-        tree = linkage(squareform(apart, checks=False), "average")
-        cluster = fcluster(tree, 1 - ALIKE, "distance")
+        cluster = _clusters(apart)
     named = [np.flatnonzero(~alone & (label == k)) for k in np.unique(label[~alone])]
     for k in np.unique(cluster):
         clustered = rows[cluster == k]
@@ -173,6 +170,21 @@ def _inferred_families(profile: Floats, label: Ints, alone: Bools) -> Iterator[P
         alike = [float((directions[clustered] @ directions[family].T).mean()) for family in named]
         if alike and max(alike) > ALIKE:
             yield int(named[int(np.argmax(alike))][0]), int(clustered[0])
+
+
+def _clusters(distance: Floats) -> Ints:
+    """Number of each row's cluster, of rows whose mean distance is below 1 − `ALIKE`."""
+    from scipy.cluster.hierarchy import fcluster  # slow to import, and most commands group nothing
+
+    return np.asarray(fcluster(_linkage(distance), 1 - ALIKE, "distance"))
+
+
+def _linkage(distance: Floats) -> Floats:
+    """The tree of average linkage."""
+    from scipy.cluster.hierarchy import linkage  # as above
+    from scipy.spatial.distance import squareform
+
+    return np.asarray(linkage(squareform(distance, checks=False), "average"))
 
 
 def _similar_groups(profile: Floats, label: Ints) -> Iterator[Pair]:
@@ -185,7 +197,7 @@ def _similar_groups(profile: Floats, label: Ints) -> Iterator[Pair]:
     distance = np.clip(1 - middle @ middle.T, 0, 2)
     np.fill_diagonal(distance, 0)
     members = {i: np.array([i]) for i in range(len(names))}
-    for step, (a, b, _, count) in enumerate(linkage(squareform(distance, checks=False), "average")):
+    for step, (a, b, _, count) in enumerate(_linkage(distance)):
         joined = members[len(names) + step] = np.append(members[int(a)], members[int(b)])
         others = np.setdiff1d(np.arange(len(names)), joined)
         within = distance[np.ix_(joined, joined)].sum() / (count * (count - 1))

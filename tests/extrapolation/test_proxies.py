@@ -95,6 +95,16 @@ def test_the_error_is_that_of_runs_left_out():
     assert left_out_error(x, y) == pytest.approx(np.sqrt(np.mean(np.square(by_hand))))
 
 
+def test_a_metric_that_some_runs_lack_is_not_advised():
+    metrics, infos, stages, _ = planted(np.random.default_rng(2))
+    metrics[ANSWERS][[info.family == "run0" for info in infos]] = np.nan
+    assert advise(measure("t", metrics, stages, infos), stages).startswith("below 10B watch the score: ")
+
+
+def test_runs_whose_scores_are_all_equal_have_no_error():
+    assert np.isnan(left_out_error(np.array([1.0, 2.0, 4.0, 3.0]), np.zeros(4)))
+
+
 def test_runs_of_different_sizes_are_staged_by_length_of_training():
     infos = [
         ModelInfo(f"{size}M-{ratio}x@{k}", family=f"{size}M", params=size * 1e6, tokens=size * 1e6 * 20 * ratio * k / 8)

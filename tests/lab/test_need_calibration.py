@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.need_calibration import summarised
+from benchcast.datasets import load_zoo
+from benchcast.evaluation.compare import compare
+from lab.need_calibration import need_calibration, summarised
 
 
 def drawn(rng, families, *, shift):
@@ -35,3 +37,13 @@ def test_the_brier_score_is_that_of_the_definition():
     found = summarised("s", "size", stated, reached, families=["a", "b", "a"])
     assert np.isclose(found.brier, (0.01 + 0.04 + 0.25) / 3)
     assert "Brier score 0.100 (constant 0.222)" in found.line()
+
+
+def test_scores_inside_the_central_half_are_counted_by_where_the_forecast_is():
+    comparison = compare(load_zoo(), tasks=["code"], split="size", methods=["all-token"])
+    inside = need_calibration("zoo", "size", comparison, "all-token").inside
+    held = comparison.held_out["code", "all-token"]
+    chance = comparison.dataset.tasks[0].chance
+    near = (held.forecast - chance) / (1 - chance) < 0.05
+    assert [count for count, _ in inside.values()] == [near.sum(), (~near).sum()]
+    assert all(0 < share < 1 for _, share in inside.values())

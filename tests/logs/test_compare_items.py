@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from log_files import NEW, OLD
+from log_files import FIXTURES, NEW, OLD
 
 import benchcast as bc
 from benchcast.decisions.compare_items import MEAN, compare_sides
-from benchcast.decisions.logged_models import LoggedSide, TaskItems
+from benchcast.decisions.logged_models import LoggedSide, TaskItems, TaskQuestions
 
 STRICT = "pond_write=exact_match,strict-match"
+LIGHT = FIXTURES / "lighteval-0.13.0"
 FIRST, SECOND = NEW / "models__reed-c", NEW / "models__reed-d"
 OPTIONS = {"metrics": {"pond_write": "exact_match,strict-match"}}
 
@@ -81,6 +82,28 @@ def test_what_is_no_mean_over_items_is_listed_and_left_out(cli, tmp_path):
     assert "pond_last" not in [d.task for d in bc.compare_items([FIRST, other], **OPTIONS).differences]
 
 
+def test_a_model_that_answered_only_the_first_items_is_named(tmp_path):
+    other = Path(shutil.copytree(SECOND, tmp_path / "other"))
+    results = next(other.glob("results_*"))
+    document = json.loads(results.read_text())
+    document["config"]["limit"] = 100.0
+    results.write_text(json.dumps(document))
+    line = "made with a limit, so the items are the first of each task: models/reed-d"
+    assert line in bc.compare_items([FIRST, other], **OPTIONS).notes
+    assert not any("limit" in note for note in bc.compare_items([FIRST, SECOND], **OPTIONS).notes)
+
+
+def test_models_of_one_lighteval_folder_are_named_by_their_results(cli):
+    models = LIGHT / "results" / "models"
+    found = of_task(bc.compare_items([models / "reed-c", models / "sedge-c"]), "frogs")
+    assert (found.first, found.second, found.items) == ("models/reed-c", "models/sedge-c", 12)
+    scores = [
+        json.loads(next((models / x).glob("*")).read_text())["results"]["frogs|1"]["acc"] for x in ("reed-c", "sedge-c")
+    ]
+    assert [found.first_score, found.second_score] == pytest.approx(scores)
+    assert "holds 2 models" in cli("compare", "--items", models / "reed-c", LIGHT).err
+
+
 def test_a_folder_with_several_models_needs_a_choice(cli):
     ran = cli("compare", "--items", FIRST, NEW, "--metric", STRICT)
     assert (ran.code, ran.err.count("\n")) == (1, 1)
@@ -123,12 +146,19 @@ def test_all_ways_to_print_agree(cli, tmp_path):
     assert (drawn.code, (tmp_path / "x.html").stat().st_size > 1000) == (0, True)
 
 
+def test_panels_of_a_figure_are_in_the_order_of_the_folders():
+    folders = [NEW / f"models__{name}" for name in ("reed-c", "rush-c", "reed-d")]
+    facet = bc.compare_items(folders, **OPTIONS).plot().to_dict()["facet"]
+    assert facet["sort"] == ["models/rush-c − models/reed-c", "models/reed-d − models/reed-c"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--items", FIRST), "two or more folders of logs are needed"),
         (("--items", FIRST, SECOND, "--runs", "a,b"), "--items goes with"),
         ((FIRST, "--markdown"), "go with --items"),
+        (("--items", FIRST, SECOND, "--markdown", "--json"), "--json and --markdown: give one of them"),
         (("--items", FIRST, SECOND, "--metric", STRICT, "--task", "ponds"), "no results of task 'ponds'"),
         (("--items", FIRST, "nowhere"), "nowhere: no such folder"),
         ((), "missing argument 'STUDY'"),
@@ -156,7 +186,7 @@ def drawn_task(rng, gap, *, items=200, per_passage=1, name="t"):
         keys = tuple((name, str(i), 0) for i in range(items))
         clusters = np.array([f"{name}-{i // per_passage}" for i in range(items)])
         prompts = np.array(["p"] * items)
-        found.append(TaskItems("acc", keys, right, prompts, clusters, by_part=False))
+        found.append(TaskItems("acc", TaskQuestions(keys, prompts, clusters), right, by_part=False))
     return found
 
 

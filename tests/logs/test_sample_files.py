@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+from pathlib import Path
 
 import pytest
-from log_files import NEW, OLD
+from log_files import FIXTURES, NEW, OLD
 
+import benchcast as bc
 from benchcast.errors import InputError
 from benchcast.importers.logs import sample_files
-from benchcast.importers.logs.runs import read_run, read_runs
+from benchcast.importers.logs.runs import read_run, read_runs, sample_files_below
 from benchcast.importers.logs.sample_files import read_sample_files, read_samples
 
 
@@ -25,7 +28,10 @@ def test_two_processes_give_the_items_of_one(two_processes, monkeypatch):
     side_by_side = read_runs(NEW, on_file=seen.append)
     monkeypatch.setattr(sample_files, "WORTH", math.inf)
     alone = read_runs(NEW)
-    assert [repr((r.model, r.items)) for r in side_by_side] == [repr((r.model, r.items)) for r in alone]
+    read = [
+        [(r.model, task, *items) for r in runs for task, items in r.items.items()] for runs in (side_by_side, alone)
+    ]
+    assert repr(read[0]) == repr(read[1])
     assert sorted(seen) == sorted(file for run in alone for file in run.results.samples.values())
 
 
@@ -41,7 +47,7 @@ def test_items_are_the_same_with_and_without_orjson(monkeypatch):
     file = next((NEW / "models__reed-c").glob("samples_pond_sums_*"))
     fast = read_samples(file, "pond_sums")
     monkeypatch.setattr(sample_files, "fast_json", lambda: json.loads)
-    assert repr(read_samples(file, "pond_sums")) == repr(fast)
+    assert repr([*read_samples(file, "pond_sums")]) == repr([*fast])
 
 
 def test_a_metric_that_is_not_a_number_is_read_as_before(tmp_path):
@@ -49,11 +55,30 @@ def test_a_metric_that_is_not_a_number_is_read_as_before(tmp_path):
     rows = [json.loads(line) | {"odd": math.nan} for line in file.read_text().splitlines()]
     (tmp_path / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert "NaN" in (tmp_path / "samples.jsonl").read_text()
-    assert repr(read_samples(tmp_path / "samples.jsonl", "pond_sums")) == repr(read_samples(file, "pond_sums"))
+    assert read_samples(tmp_path / "samples.jsonl", "pond_sums").equals(read_samples(file, "pond_sums"))
 
 
-def test_all_runs_share_one_copy_of_each_prompt():
-    one, other = read_runs(NEW)[:2]
-    task = "pond_sums"
-    assert one.items[task][0].prompt is other.items[task][0].prompt
+@pytest.mark.parametrize("worth", [0, math.inf])
+def test_all_runs_share_one_copy_of_what_was_asked(two_processes, monkeypatch, worth):
+    monkeypatch.setattr(sample_files, "WORTH", worth)
+    runs = [run for run in read_runs(NEW) if "pond_sums" in run.items]
+    assert len(runs) > 2
+    assert len({id(run.items["pond_sums"].asked) for run in runs}) == 1
     assert read_run(OLD / "results.json").items
+
+
+@pytest.mark.parametrize("worth", [0, math.inf])
+def test_a_run_whose_samples_are_there_twice_counts_once(two_processes, monkeypatch, tmp_path, worth):
+    monkeypatch.setattr(sample_files, "WORTH", worth)
+    other, twice = NEW / "models__reed-c", Path(shutil.copytree(NEW / "models__reed-d", tmp_path / "twice"))
+    before = bc.compare_items([other, twice], metrics={"pond_write": "exact_match,strict-match"})
+    shutil.copytree(twice, twice / "again")
+    after = bc.compare_items([other, twice], metrics={"pond_write": "exact_match,strict-match"})
+    assert after.to_dict() == before.to_dict()
+
+
+@pytest.mark.parametrize("folder", [NEW, FIXTURES / "lighteval-0.13.0", OLD])
+def test_a_bar_of_progress_has_as_many_steps_as_files_are_read(folder):
+    seen = []
+    read_runs(folder, on_file=seen.append)
+    assert sample_files_below(folder) == len(seen) > 0

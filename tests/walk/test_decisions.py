@@ -71,13 +71,13 @@ def test_the_ladder_names_the_metric_to_watch(cli, tmp_path, monkeypatch):
     assert cli("init", "ladder", "--from", "olmo-ladder-choice").code == 0
     ran = cli("proxies", "ladder", "--no-forecast", "--task", "arc_easy_test", "--task", "boolq_val")
     assert ran.code == 0, ran.err
-    lengths = dict.fromkeys(re.findall(r"^(\d+) tokens per parameter ", ran.out, re.MULTILINE))
+    lengths = dict.fromkeys(re.findall(r"^(\d+) +score +\d+ ", ran.out, re.MULTILINE))
     assert list(lengths) == ["10", "20", "40", "100", "200"]
     means = {}
     for task in ("arc_easy_test", "boolq_val"):
-        block = ran.out[ran.out.index(f"{task}\nlength") :]
-        ratios = [float(x) for x in re.findall(r"^\d+ tokens per parameter +([\d.]+) +– +–$", block, re.MULTILINE)]
-        means[task] = np.mean(ratios[: len(lengths)])
+        block = ran.out[ran.out.index(f"{task}\ntokens per") :]
+        ratios = re.findall(r"^\d+ +score +\d+ +[\d.]+ +[\d.]+ +([\d.]+) +– +–$", block, re.MULTILINE)
+        means[task] = np.mean([float(x) for x in ratios[: len(lengths)]])
     assert means["arc_easy_test"] > 5 * means["boolq_val"]
     advice = printed(r"^arc_easy_test: watch the score: signal ÷ noise ([\d.]+)$", ran.out)
     assert float(advice[0]) == pytest.approx(means["arc_easy_test"], abs=0.1)

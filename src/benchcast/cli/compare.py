@@ -134,6 +134,8 @@ def compare(
     if items:
         if of_study:
             raise click.UsageError("--items goes with --task, --metric, --model, --figure, --json and --markdown")
+        if as_json and markdown:
+            raise click.UsageError("--json and --markdown: give one of them")
         shown = ItemOutput(as_json=as_json, markdown=markdown, figure=figure, wide=wide)
         options = ItemOptions(tasks=tasks, models=models, metrics=read_metrics(metrics))
         show_items(places, options, shown, allow_different_prompts=allow_different_prompts)

@@ -52,6 +52,8 @@ def gate(
     benchcast gate study --model my-7b@500 --need mmlu=0.62 --need arc_easy=0.7
     benchcast gate study --model my-7b@500 --need mmlu=0.62 --at 3e22 --sure 0.8 --markdown
     """
+    if as_json and markdown:
+        raise click.UsageError("--json and --markdown: give one of them")
     from benchcast.decisions.gate import gate as run
     from benchcast.forecasts.fit import stored_fits
     from benchcast.forecasts.needs import check_needs, parse_needs

@@ -223,7 +223,7 @@ def features(study: Path, file: Path, name: str) -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 def remove(study: Path, patterns: tuple[str, ...], dry_run: bool) -> None:
-    """Remove models from a study: their losses, metadata and scores.
+    """Remove models from a study: their losses, metadata, scores and outcomes.
 
     \b
     benchcast remove study --model my-7b
@@ -244,7 +244,7 @@ def remove(study: Path, patterns: tuple[str, ...], dry_run: bool) -> None:
 @click.argument("old")
 @click.argument("new")
 def rename(study: Path, old: str, new: str) -> None:
-    """Give a model of a study another name, with its losses, metadata and scores.
+    """Give a model of a study another name, with its losses, metadata, scores and outcomes.
 
     \b
     benchcast rename study my-7b my-7b-v2

@@ -289,6 +289,7 @@ def _init_logs(
 ) -> None:
     from benchcast.importers.logs.from_logs import create_from_logs
     from benchcast.importers.logs.log_record import NAME
+    from benchcast.importers.logs.runs import sample_files_below
 
     if (study / NAME).is_file():
         if items is not None or preset:
@@ -296,7 +297,7 @@ def _init_logs(
         _add_logs(study, folder, options, step)
         return
     share = 1.0 if items is None else items
-    with progress("reading logs") as advance:
+    with progress("reading logs", sample_files_below(folder)) as advance:
         created = create_from_logs(
             study,
             folder,

@@ -42,14 +42,27 @@ def proxies(study: Path, tasks: tuple[str, ...], no_forecast: bool, wide: bool, 
 
 
 def _print(found: Proxies, *, wide: bool) -> None:
-    header = (found.by, "metric", "runs", "noise", "signal", "ratio", "right decisions", "error, points")
+    from benchcast.decisions.proxies import PER_PARAMETER
+
+    by_length = all(row.stage.endswith(PER_PARAMETER) for row in found.rows)
+    header = (
+        PER_PARAMETER if by_length else found.by,
+        "metric",
+        "runs",
+        "noise",
+        "signal",
+        "ratio",
+        "right decisions",
+        "error, points",
+    )
     for task in found.advice:
         rows = []
         for row in (r for r in found.rows if r.task == task):
             numbers = (number(row.noise, ".4f"), number(row.signal, ".4f"), number(row.ratio, ".1f"))
             right = f"{row.decisions:.0%} of {row.pairs}" if row.pairs else "–"
             right += f" at {row.later}" if row.pairs and row.later != row.stage else ""
-            rows.append((row.stage, row.metric, str(row.runs), *numbers, right, number(100 * row.error, ".1f")))
+            stage = row.stage.removesuffix(PER_PARAMETER).strip()
+            rows.append((stage, row.metric, str(row.runs), *numbers, right, number(100 * row.error, ".1f")))
         print_table(header, rows, title=task, left=(0, 1), wide=wide)
         say()
     for task, advice in found.advice.items():

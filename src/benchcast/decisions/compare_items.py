@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import stdtr, stdtrit
 
-from benchcast.decisions.logged_models import LoggedSide, read_sides
+from benchcast.decisions.logged_models import LoggedSide, TaskQuestions, read_sides
 from benchcast.decisions.paired_difference import PairedDifference, mean_difference, paired_difference
 from benchcast.errors import InputError, NotEnoughDataError, library
 from benchcast.messages import counted, few, nan_to_none, plain
-from benchcast.records import Floats, pandas_frame
+from benchcast.records import Floats, Ints, pandas_frame
 
 MEAN = "mean of tasks"
 LEVEL = 0.95  # of the interval of a difference
@@ -106,16 +106,18 @@ class ItemComparison:
             for d in self.differences
         ]
         tasks = list(dict.fromkeys(d.task for d in self.differences))
+        pairs = list(dict.fromkeys(row["pair"] for row in rows))
+        sure = f"{SURE:.0%} sure" + (", corrected" if self.correction else "")
         base = alt.Chart().encode(
             y=alt.Y("task:N", sort=tasks, title=None),
-            color=alt.Color("order:N", title=None, scale=alt.Scale(domain=[*PALETTE], range=[*PALETTE.values()])),
+            color=alt.Color("order:N", title=sure, scale=alt.Scale(domain=[*PALETTE], range=[*PALETTE.values()])),
         )
         across = alt.X("difference:Q", title="difference, points")
         bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="difference, points"), x2="high:Q")
         dots = base.mark_point(filled=True, size=60, opacity=1).encode(x=across, tooltip=["task:N", "difference:Q"])
         zero = alt.Chart().mark_rule(color="#888", strokeDash=[4, 4]).encode(x=alt.datum(0))
         panel = alt.layer(zero, bars, dots).properties(width=320, height=20 * len(tasks) + 20)
-        return panel.facet(alt.Facet("pair:N", title=None), columns=1, data=alt.Data(values=rows))
+        return panel.facet(alt.Facet("pair:N", title=None, sort=pairs), columns=1, data=alt.Data(values=rows))
 
 
 def compare_items(
@@ -210,28 +212,25 @@ def _measure(task: str, first: LoggedSide, second: LoggedSide, left_out: dict[st
     """The difference on one task; None, with a reason in `left_out`, if no item is in all models."""
     groups = [side.of_task(task) for side in (first, second)]
     everyone = [items for group in groups for items in group]
-    keys = [key for key in everyone[0].keys if all(key in items.index for items in everyone[1:])]
-    if not keys:
+    rows = _shared_rows([items.questions for items in everyone])
+    count = len(rows[everyone[0].questions])
+    if not count:
         left_out[task] = "no item is in both"
         return None
-    rows = [[items.rows(keys) for items in group] for group in groups]
     one, other = everyone[0], groups[1][0]
-    weights = one.weights(rows[0][0])
-    right = [
-        np.array([items.right[at] for items, at in zip(group, of_group, strict=True)])
-        for group, of_group in zip(groups, rows, strict=True)
-    ]
-    clusters = one.clusters[rows[0][0]]
+    weights = one.weights(rows[one.questions])
+    right = [np.array([items.right[rows[items.questions]] for items in group]) for group in groups]
+    clusters = one.questions.clusters[rows[one.questions]]
     paired = paired_difference(right[0].mean(axis=0), right[1].mean(axis=0), clusters, weights)
     by_models, freedom = _spread_of_models([values @ weights for values in right])
     scores = [float((values @ weights).mean()) for values in right]
-    prompts = [items.prompts[at] for items, at in ((one, rows[0][0]), (other, rows[1][0]))]
+    prompts = [items.questions.prompts[rows[items.questions]] for items in (one, other)]
     about = ItemDifference(
         task=task,
         metric=one.metric,
         first=first.name,
         second=second.name,
-        items=len(keys),
+        items=count,
         clusters=len(paired.clusters),
         first_score=scores[0],
         second_score=scores[1],
@@ -240,7 +239,7 @@ def _measure(task: str, first: LoggedSide, second: LoggedSide, left_out: dict[st
         **dict.fromkeys(("low", "high", "higher", "corrected", "resolvable"), math.nan),
         **dict.fromkeys(("items_needed", "models_needed", "unpaired"), math.nan),
     )
-    separate = [paired_difference(np.zeros(len(keys)), values.mean(axis=0), clusters, weights) for values in right]
+    separate = [paired_difference(np.zeros(count), values.mean(axis=0), clusters, weights) for values in right]
     return _Measured(
         about=about,
         items=paired,
@@ -249,6 +248,15 @@ def _measure(task: str, first: LoggedSide, second: LoggedSide, left_out: dict[st
         counts=(len(groups[0]), len(groups[1])),
         unpaired=sum(side.variance for side in separate),
     )
+
+
+def _shared_rows(questions: Sequence[TaskQuestions]) -> dict[TaskQuestions, Ints]:
+    """The positions, in each of several sets of items, of those that are in all, in the order of the first."""
+    first, *others = dict.fromkeys(questions)
+    if not others:
+        return {first: np.arange(len(first.keys))}
+    keys = [key for key in first.keys if all(key in other.index for other in others)]
+    return {each: each.rows(keys) for each in (first, *others)}
 
 
 def _spread_of_models(scores: Sequence[Floats]) -> tuple[float, float]:
@@ -354,6 +362,9 @@ def _notes(differences: Sequence[ItemDifference], sides: Sequence[LoggedSide]) -
         for side in sides
         if len(side.models) > 1
     ]
+    limited = [side.name for side in sides if side.limited]
+    if limited:
+        notes.append(f"made with a limit, so the items are the first of each task: {few(limited)}")
     changed = list(dict.fromkeys(d.task for d in single if d.other_prompts))
     if changed:
         notes.append(

@@ -18,10 +18,10 @@ from benchcast.decisions.paired_difference import Strings, equal_weights, weight
 from benchcast.errors import InputError
 from benchcast.importers.logs.from_logs import CLOSE
 from benchcast.importers.logs.item_outcomes import members
-from benchcast.importers.logs.items import LoggedItem
-from benchcast.importers.logs.runs import LoggedRun, read_runs
+from benchcast.importers.logs.item_table import AskedItems, ItemTable
+from benchcast.importers.logs.runs import LoggedRun, read_folders
 from benchcast.importers.scores.entries import ScoreEntry
-from benchcast.importers.scores.lm_eval import read_results
+from benchcast.importers.scores.lm_eval import limit_of, read_results
 from benchcast.importers.scores.names import choose_metrics, match_models
 from benchcast.messages import did_you_mean, few
 from benchcast.records import Floats, Ints
@@ -29,16 +29,28 @@ from benchcast.records import Floats, Ints
 Key = tuple[str, str, int]  # part of the task, hash of the document, which of its occurrences
 
 
-@dataclass(frozen=True)
-class TaskItems:
-    """How one model did on the items of one task, in the order of the logs."""
+@dataclass(frozen=True, eq=False)
+class TaskQuestions:
+    """The items of one task, in the order of the logs; one record for all models that were asked the same."""
 
-    metric: str
     keys: tuple[Key, ...]
-    right: Floats  # I
     prompts: Strings  # I hashes
     clusters: Strings  # I hashes, equal for items that share a passage
-    by_part: bool  # whether the score is the mean over the parts of a group, not over its items
+
+    @classmethod
+    def of(cls, parts: Mapping[str, ItemTable]) -> TaskQuestions:
+        """The items of these parts of a task."""
+        keys: dict[Key, None] = {}
+        for part, items in parts.items():
+            for doc_hash in items.asked.doc_hashes:
+                occurrence = 0
+                while (part, doc_hash, occurrence) in keys:
+                    occurrence += 1
+                keys[part, doc_hash, occurrence] = None
+        asked = [items.asked for items in parts.values()]
+        clusters = [p or doc_hash for a in asked for p, doc_hash in zip(a.passages, a.doc_hashes, strict=True)]
+        prompts = [prompt for a in asked for prompt in a.prompt_hashes]
+        return cls(keys=tuple(keys), prompts=np.array(prompts), clusters=np.array(clusters))
 
     @cached_property
     def index(self) -> dict[Key, int]:
@@ -49,9 +61,20 @@ class TaskItems:
         """Positions of these items."""
         return np.array([self.index[key] for key in keys])
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskItems:
+    """How one model did on the items of one task."""
+
+    metric: str
+    questions: TaskQuestions
+    right: Floats  # I
+    by_part: bool  # whether the score is the mean over the parts of a group, not over its items
+
     def weights(self, rows: Ints) -> Floats:
         """Weights of these items in the score; they sum to 1."""
-        return weights_by_part([self.keys[i][0] for i in rows]) if self.by_part else equal_weights(len(rows))
+        keys = self.questions.keys
+        return weights_by_part([keys[i][0] for i in rows]) if self.by_part else equal_weights(len(rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +86,8 @@ class LoggedModel:
     entries: tuple[ScoreEntry, ...]  # all metrics of its results
     tasks: tuple[str, ...]  # that are in no group
     leaves: Mapping[str, tuple[str, ...]]  # task → tasks with items of their own
-    items: Mapping[str, Sequence[LoggedItem]]  # task with items → items
+    items: Mapping[str, ItemTable]  # task with items → items
+    limited: bool  # whether a run covers only the first items of each task
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +96,7 @@ class LoggedSide:
 
     name: str
     models: Mapping[str, Mapping[str, TaskItems]]  # model → task → items
+    limited: bool = False  # whether a run covers only the first items of each task
 
     @property
     def tasks(self) -> list[str]:
@@ -84,7 +109,7 @@ class LoggedSide:
 
     def logged(self, task: str) -> int:
         """Number of items that each model logged, or the most that one did."""
-        return max(len(items.keys) for items in self.of_task(task))
+        return max(len(items.right) for items in self.of_task(task))
 
 
 def read_sides(
@@ -105,26 +130,31 @@ def read_sides(
     metrics : task → metric
     on_file : called with the path of each file of samples after it is read
     """
-    found = [read_models(folder, on_file) for folder in folders]
+    runs = read_folders(folders, on_file=on_file)
+    found = [models_of(folder, of_folder) for folder, of_folder in zip(folders, runs, strict=True)]
     _need_matches(models, [m.name for of_folder in found for m in of_folder])
     picked = [pick(folder, of_folder, models) for folder, of_folder in zip(folders, found, strict=True)]
     everyone = [model for side in picked for model in side]
     left_out: dict[str, str] = {}
     shared = shared_tasks(everyone, tasks, left_out)
     chosen = _metrics(everyone, shared, metrics, left_out)
-    by_model = {id(model): _task_items(model, chosen, left_out) for model in everyone}
+    questions: dict[tuple[AskedItems, ...], TaskQuestions] = {}
+    by_model = {id(model): _task_items(model, chosen, left_out, questions) for model in everyone}
     usable = [task for task in chosen if all(task in by_model[id(model)] for model in everyone)]
     names = _names(folders, picked)
     sides = [
-        LoggedSide(name, {m.name: {task: by_model[id(m)][task] for task in usable} for m in side})
+        LoggedSide(
+            name=name,
+            models={m.name: {task: by_model[id(m)][task] for task in usable} for m in side},
+            limited=any(m.limited for m in side),
+        )
         for name, side in zip(names, picked, strict=True)
     ]
     return sides, left_out
 
 
-def read_models(folder: Path, on_file: Callable[[Path], None]) -> list[LoggedModel]:
-    """The models whose runs lie below a folder."""
-    runs = read_runs(folder, on_file=on_file)
+def models_of(folder: Path, runs: Sequence[LoggedRun]) -> list[LoggedModel]:
+    """The models of the runs below a folder."""
     names, _ = match_models((run.model for run in runs), (), {})
     by_model: dict[str, list[LoggedRun]] = {}
     for run in runs:
@@ -136,7 +166,7 @@ def _model(name: str, folder: Path, runs: Sequence[LoggedRun]) -> LoggedModel:
     entries: list[ScoreEntry] = []
     tasks: dict[str, None] = {}
     leaves: dict[str, tuple[str, ...]] = {}
-    items: dict[str, Sequence[LoggedItem]] = {}
+    items: dict[str, ItemTable] = {}
     for run in runs:
         results, inside = run.results, _inside_groups(run.results.document)
         entries += read_results(results.file.path, results.document, allow_limit=True, harness=results.harness)
@@ -144,12 +174,20 @@ def _model(name: str, folder: Path, runs: Sequence[LoggedRun]) -> LoggedModel:
             leaves[task] = tuple(members(results.document, task))
             tasks |= {task: None} if task not in inside else {}
         for leaf, of_leaf in run.items.items():
-            if leaf in items and list(items[leaf]) != list(of_leaf):
+            if leaf in items and not items[leaf].equals(of_leaf):
                 raise InputError(
                     f"{results.file.path}: {name} has other samples of {leaf!r} in another run; remove one"
                 )
             items[leaf] = of_leaf
-    return LoggedModel(name, folder, tuple(entries), tuple(tasks), leaves, items)
+    return LoggedModel(
+        name=name,
+        folder=folder,
+        entries=tuple(entries),
+        tasks=tuple(tasks),
+        leaves=leaves,
+        items=items,
+        limited=any(limit_of(run.results.document) is not None for run in runs),
+    )
 
 
 def _inside_groups(document: Mapping[str, Any]) -> set[str]:
@@ -228,43 +266,40 @@ def _metrics(
     return {task: chosen[task] for task in tasks if task in chosen}
 
 
-def _task_items(model: LoggedModel, metrics: Mapping[str, str], left_out: dict[str, str]) -> dict[str, TaskItems]:
-    """The items of each task; a task whose score is no mean over its items goes to `left_out`."""
+def _task_items(
+    model: LoggedModel,
+    metrics: Mapping[str, str],
+    left_out: dict[str, str],
+    questions: dict[tuple[AskedItems, ...], TaskQuestions],
+) -> dict[str, TaskItems]:
+    """The items of each task; a task whose score is no mean over its items goes to `left_out`.
+
+    `questions` holds those of other models, and gets those that are new.
+    """
     found = {}
     for task, metric in metrics.items():
-        pairs = [(leaf, item) for leaf in model.leaves[task] for item in model.items.get(leaf, ())]
+        parts = {leaf: model.items[leaf] for leaf in model.leaves[task] if leaf in model.items}
         score = next(e.score.accuracy for e in model.entries if e.score.task == task and e.metric == metric)
-        right = np.array([item.metrics.get(metric, np.nan) for _, item in pairs], np.float64)
-        if not pairs or not all(model.items.get(leaf) for leaf in model.leaves[task]):
+        if not parts or len(parts) < len(model.leaves[task]):
             left_out[task] = f"no samples of {model.name}"
-        elif not np.isfinite(right).all():
+            continue
+        right = np.concatenate([items.metric(metric) for items in parts.values()])
+        if not np.isfinite(right).all():
             left_out[task] = f"the samples of {model.name} lack {metric} on some items"
         elif not ((right >= 0) & (right <= 1)).all():
             left_out[task] = f"{metric} of single items is not from 0 to 1"
         else:
-            weights = weights_of_score(right, [leaf for leaf, _ in pairs], score, close=CLOSE)
+            of_items = [leaf for leaf, items in parts.items() for _ in range(len(items))]
+            weights = weights_of_score(right, of_items, score, close=CLOSE)
             if weights is None:
                 left_out[task] = (
                     f"{metric} is no mean over items ({score:.4f} in the results of {model.name}, "
                     f"{right.mean():.4f} over its items)"
                 )
             else:
-                found[task] = _items(pairs, right, metric, by_part=bool(np.ptp(weights) > 0))
+                asked = tuple(items.asked for items in parts.values())
+                if asked not in questions:
+                    questions[asked] = TaskQuestions.of(parts)
+                by_part = bool(np.ptp(weights) > 0)
+                found[task] = TaskItems(metric=metric, questions=questions[asked], right=right, by_part=by_part)
     return found
-
-
-def _items(pairs: Sequence[tuple[str, LoggedItem]], right: Floats, metric: str, *, by_part: bool) -> TaskItems:
-    keys: dict[Key, None] = {}
-    for leaf, item in pairs:
-        occurrence = 0
-        while (leaf, item.doc_hash, occurrence) in keys:
-            occurrence += 1
-        keys[leaf, item.doc_hash, occurrence] = None
-    return TaskItems(
-        metric=metric,
-        keys=tuple(keys),
-        right=right,
-        prompts=np.array([item.prompt_hash for _, item in pairs]),
-        clusters=np.array([item.passage or item.doc_hash for _, item in pairs]),
-        by_part=by_part,
-    )

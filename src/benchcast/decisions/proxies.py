@@ -34,6 +34,7 @@ SCORE, ANSWERS, CHOICE, ALL_TOKENS, FORECAST = METRICS = (
     "all-token loss",
     "forecast",
 )
+PER_PARAMETER = "tokens per parameter"  # ends the names of stages by length of training
 SAME_STAGE = 1.5  # values of a stage lie within this factor
 FEWEST_RUNS = 4  # that a stage needs
 FEWEST_OF_LENGTH = 5  # runs that a stage of one length of training needs
@@ -144,7 +145,7 @@ class Stages:
         final = np.array([length[stems == stem].max() for stem in stems])
         lengths = [rows for rows in _grouped(final) if len(np.unique(stems[rows])) >= FEWEST_OF_LENGTH]
         if len(lengths) > 1:
-            names = [f"{_short(float(np.median(final[rows])))} tokens per parameter" for rows in lengths]
+            names = [f"{_short(float(np.median(final[rows])))} {PER_PARAMETER}" for rows in lengths]
             note = "stages are lengths of training: the runs of a stage have different sizes, and none reaches another"
             return cls(by="length of training", names=tuple(names), rows=tuple(lengths), runs=stems, notes=(note,))
         everyone = np.arange(len(families))
@@ -310,8 +311,11 @@ def decisions(metric: Floats, score: Floats) -> tuple[float, int]:
 
 
 def left_out_error(metric: Floats, score: Floats) -> float:
-    """Error of the last score on a line through the metric, each run left out in turn; NaN with too few runs."""
-    if len(score) < FEWEST_RUNS or np.ptp(metric) == 0:
+    """Error of the last score on a line through the metric, each run left out in turn; NaN with too few runs.
+
+    It is NaN, too, where all values or all scores are equal.
+    """
+    if len(score) < FEWEST_RUNS or np.ptp(metric) == 0 or np.ptp(score) == 0:
         return math.nan
     design = np.column_stack([np.ones(len(score)), metric])
     hat = design @ np.linalg.pinv(design)
@@ -320,8 +324,13 @@ def left_out_error(metric: Floats, score: Floats) -> float:
 
 
 def advise(rows: Sequence[MetricAtStage], stages: Stages) -> str:
-    """What to watch: the metric with the most right decisions, else the best signal, else the least error."""
-    names = list(dict.fromkeys(row.metric for row in rows))
+    """What to watch: the metric with the most right decisions, else the best signal, else the least error.
+
+    Metrics are compared on the same runs: one that some run lacks is not advised.
+    """
+    runs = {row.stage: row.runs for row in rows if row.metric == SCORE}
+    partial = {row.metric for row in rows if row.runs < runs[row.stage]}
+    names = [name for name in dict.fromkeys(row.metric for row in rows) if name not in partial]
     if stages.by == "size":
         below = [row for row in rows if row.later != row.stage and row.pairs >= FEWEST_PAIRS]
         shares = {name: _mean([(r.decisions, r.pairs) for r in below if r.metric == name]) for name in names}

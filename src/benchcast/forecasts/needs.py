@@ -33,7 +33,7 @@ def check_needs(needs: Mapping[str, float], tasks: Collection[str]) -> None:
             known = f"fits are there of {', '.join(tasks)}" if tasks else "no task has a fit"
             raise InputError(f"need of {task!r}: {known}{did_you_mean(task, tasks)}")
         if not 0 < score <= 1:
-            percent = f"; {score:g}% is {score / 100:g}" if 1 < score <= 100 else ""
+            percent = f"; {score:g}% is {score / 100:g}" if 2 <= score <= 100 else ""
             raise InputError(f"need of {task!r}: {score:g} is no score above 0 and at most 1{percent}")
 
 

@@ -30,11 +30,16 @@ def need_file(path: Path) -> None:
 
 def read_utf8(path: Path) -> str:
     """The content of a UTF-8 file, with unchanged line ends and without a BOM."""
+    return as_utf8(path.read_bytes(), str(path))
+
+
+def as_utf8(content: bytes, where: str) -> str:
+    """The text of a UTF-8 file or of a part of it, without a BOM; `where` is its origin, for messages."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it to UTF-8"
+            f"{where}: not UTF-8 text ({error.reason} at byte {error.start}); convert it to UTF-8"
         ) from error
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from benchcast.errors import InputError
 from benchcast.importers.logs.item_outcomes import logged_outcomes, members
-from benchcast.importers.logs.items import LoggedItem
+from benchcast.importers.logs.item_table import ItemTable
+from benchcast.importers.logs.items import is_drawn
 from benchcast.importers.logs.log_record import LogRecord
 from benchcast.importers.logs.runs import LoggedRun, Results, read_runs, results_beside, run_of
 from benchcast.importers.loss_table import create_whole
@@ -39,7 +40,7 @@ CLOSE = 1e-6  # difference between a score in the results and the mean of its it
 BACKEND = "lm-eval"
 ADVICE = "one study takes runs of one version with the same shots; move the others to another folder"
 NOT_IN_SAMPLES = "its samples do not hold the metric of the results, so a part of the items has no score; it is no task"
-Items = Mapping[str, Mapping[str, Sequence[LoggedItem]]]  # model → task → items
+Items = Mapping[str, Mapping[str, ItemTable]]  # model → task → items
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -159,9 +160,9 @@ def _task(name: str, runs: Sequence[LoggedRun]) -> Task:
     """A task with the texts of its members, and with chance from their numbers of options."""
     run = next(run for run in runs if name in run.results.document["results"])
     leaves = [leaf for leaf in members(run.results.document, name) if leaf in run.items]
-    items = [item for leaf in leaves for item in run.items[leaf]]
-    chance = float(np.mean([1 / item.options if item.options else 0.0 for item in items])) if items else 0.0
-    sources = tuple(leaf for leaf in leaves if any(item.has_loss for item in run.items[leaf]))
+    options = [count for leaf in leaves for count in run.items[leaf].asked.options]
+    chance = float(np.mean([1 / count if count else 0.0 for count in options])) if options else 0.0
+    sources = tuple(leaf for leaf in leaves if run.items[leaf].has_loss.any())
     return Task(name, round(chance, 4), sources)
 
 
@@ -187,7 +188,7 @@ def _texts(logged: Items, share: float, seed: int) -> TextSet:
     return TextSet.of(all_texts)
 
 
-def items_by_model(runs: Sequence[LoggedRun], names: Mapping[str, str]) -> dict[str, dict[str, list[LoggedItem]]]:
+def items_by_model(runs: Sequence[LoggedRun], names: Mapping[str, str]) -> dict[str, dict[str, ItemTable]]:
     """Items of each model by task, over all of its runs.
 
     Parameters
@@ -195,14 +196,13 @@ def items_by_model(runs: Sequence[LoggedRun], names: Mapping[str, str]) -> dict[
     runs : runs of any models
     names : name of a model in the results → in the study
     """
-    by_model: dict[str, dict[str, list[LoggedItem]]] = {}
+    by_model: dict[str, dict[str, ItemTable]] = {}
     for run in runs:
         model, path = names[run.model], run.results.file.path
         of_model = by_model.setdefault(model, {})
         for task, items in run.items.items():
-            before = of_model.setdefault(task, list(items))
-            differ = [(i.text_id, i.nats) for i in before] != [(i.text_id, i.nats) for i in items]
-            if differ and any(item.has_loss for item in (*before, *items)):
+            before = of_model.setdefault(task, items)
+            if not items.has_losses_of(before) and (before.has_loss.any() or items.has_loss.any()):
                 raise InputError(f"{path}: {model} has other samples of {task!r} in another run; remove one of them")
     return by_model
 
@@ -232,41 +232,48 @@ def losses_from_logs(
     return [model_losses(where, model, tasks, texts) for model, tasks in models.items()]
 
 
-def model_losses(where: str, model: str, tasks: Mapping[str, Sequence[LoggedItem]], texts: TextSet) -> TokenLosses:
+def model_losses(where: str, model: str, tasks: Mapping[str, ItemTable], texts: TextSet) -> TokenLosses:
     """Losses of one model: the answer of each text is one token, its prompt one without a loss.
 
     Items of tasks that the study has no texts of are left out, and so are items whose losses are not in the study.
     """
-    items = {i.text_id: i for of_task in tasks.values() for i in of_task if i.has_loss}
-    numbers = {text_id.rpartition("-")[0]: text_id for text_id in items}
-    sources = {task for task, of_task in tasks.items() if any(i.has_loss for i in of_task)}
-    rows = []
-    for text in texts:
-        if text.source not in sources:
-            continue
-        item = items.get(text.id)
-        if item is None:
-            _refuse_item(where, model, text.id, numbers)
-        else:
-            rows.append(item)
-    if not rows:
+    places = {
+        text_id: (of_task, i)
+        for of_task in tasks.values()
+        for i, (text_id, has_loss) in enumerate(zip(of_task.asked.text_ids, of_task.has_loss.tolist(), strict=True))
+        if has_loss
+    }
+    sources = {task for task, of_task in tasks.items() if of_task.has_loss.any()}
+    ids = [text.id for text in texts if text.source in sources]
+    for text_id in ids:
+        if text_id not in places:
+            _refuse_item(where, model, text_id, places)
+    if not ids:
         raise InputError(
             f"{where}: {model} has no losses of the study's texts; logged are {', '.join(sorted(sources)) or 'none'}, "
             f"the study has {', '.join(texts.sources[:5])}"
         )
-    bounds, nats = [], []
-    for item in rows:
-        start, end = len(item.prompt.encode()), len((item.prompt + item.answer).encode())
-        bounds.append(np.array([0, start, end] if start else [0, end], np.int64))
-        nats.append(np.array([math.nan, item.nats] if start else [item.nats]))
-    choices = {name: np.array([getattr(i, name) for i in rows]) for name in CHOICE_LOSSES}
-    loss_rows = LossRows.of(where, model, [i.text_id for i in rows], bounds=bounds, nats=nats, choices=choices)
+    rows = [places[text_id] for text_id in ids]
+    bounds = [of_task.asked.bounds[i] for of_task, i in rows]
+    counts = np.array([len(of_text) - 1 for of_text in bounds])
+    nats = np.full(int(counts.sum()), np.nan)
+    nats[np.cumsum(counts) - 1] = [of_task.answers.nats[i] for of_task, i in rows]
+    loss_rows = LossRows(
+        where=where,
+        model=model,
+        ids=ids,
+        bounds=np.concatenate(bounds),
+        bound_counts=counts + 1,
+        nats=nats,
+        counts=counts,
+        choices={name: np.array([getattr(of_task.answers, name)[i] for of_task, i in rows]) for name in CHOICE_LOSSES},
+    )
     return lay_out(loss_rows, texts, {"backend": BACKEND})
 
 
-def _refuse_item(where: str, model: str, text_id: str, numbers: Mapping[str, str]) -> None:
+def _refuse_item(where: str, model: str, text_id: str, logged: Iterable[str]) -> NoReturn:
     item = text_id.rpartition("-")[0]
-    if item in numbers:
+    if item in {other.rpartition("-")[0] for other in logged}:
         raise InputError(
             f"{where}: {model} was asked item {item} with another prompt or answer than the study's models; "
             "were shots, task version or chat template different?"
@@ -293,7 +300,7 @@ def rescore_others(share: float, seed: int, runs: Sequence[LoggedRun] = ()) -> R
                 kept.append(entry)
                 continue
             leaves = members(document, entry.score.task)
-            values = [_values(items.get(task, ()), entry.metric, share=share, seed=seed) for task in leaves]
+            values = [_values(items.get(task), entry.metric, share=share, seed=seed) for task in leaves]
             rescored = _rescored(entry, values)
             kept += [] if rescored is None else [rescored]
         return kept
@@ -309,13 +316,13 @@ class _Values:
     kept: Floats  # on the items that are scored
 
 
-def _values(items: Sequence[LoggedItem], metric: str, *, share: float, seed: int) -> _Values:
+def _values(items: ItemTable | None, metric: str, *, share: float, seed: int) -> _Values:
     """Values of a metric; none if one of the items lacks it."""
-    known = items if all(metric in item.metrics for item in items) else ()
-    return _Values(
-        all=np.array([item.metrics[metric] for item in known]),
-        kept=np.array([item.metrics[metric] for item in known if not item.drawn(share, seed)]),
-    )
+    values = np.array([]) if items is None else items.metric(metric)
+    if items is None or np.isnan(values).any():
+        return _Values(all=np.array([]), kept=np.array([]))
+    drawn = np.array([is_drawn(document, share, seed) for document in items.asked.documents])
+    return _Values(all=values, kept=values[~drawn])
 
 
 def _rescored(entry: ScoreEntry, values: Sequence[_Values]) -> ScoreEntry | None:

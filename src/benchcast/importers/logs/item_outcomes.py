@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcast.importers.logs.items import LoggedItem
+from benchcast.importers.logs.item_table import ItemTable
 from benchcast.importers.logs.runs import LoggedRun, Results, run_of
 from benchcast.importers.scores.entries import ScoreEntry, ScoreFile
 from benchcast.importers.scores.formats import expand
@@ -94,17 +94,15 @@ def _usual_metric(task: str, entries: Sequence[ScoreEntry]) -> str:
     return choose_metrics(of_task, {})[1].get(task, "") if of_task else ""
 
 
-def task_outcomes(items: Mapping[str, Sequence[LoggedItem]], metric: str) -> TaskOutcomes | None:
+def task_outcomes(items: Mapping[str, ItemTable], metric: str) -> TaskOutcomes | None:
     """The outcomes of the items of a task's parts; None if one lacks the metric or has no value from 0 to 1."""
-    pairs = [(part, item) for part, of_part in items.items() for item in of_part]
-    values = [item.metrics.get(metric, np.nan) for _, item in pairs]
-    right = np.array(values, np.float64)
+    right = np.concatenate([of_part.metric(metric) for of_part in items.values()])
     if not len(right) or not ((right >= 0) & (right <= 1)).all():
         return None
     return TaskOutcomes(
         metric=metric,
-        parts=tuple(part for part, _ in pairs),
-        items=tuple(f"{item.number}-{item.document}" for _, item in pairs),
-        passages=tuple(item.passage for _, item in pairs),
+        parts=tuple(part for part, of_part in items.items() for _ in range(len(of_part))),
+        items=tuple(name for of_part in items.values() for name in of_part.asked.item_names),
+        passages=tuple(passage for of_part in items.values() for passage in of_part.asked.passages),
         right=right,
     )

@@ -13,6 +13,7 @@ from benchcast.records import Text
 
 # Keys of documents under which benchmarks store what several of their questions share: DROP and RACE a passage or
 # article, CoQA a story, SQuAD and LogiQA a context, HellaSwag its video.
+DOCUMENTS = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
 PASSAGES = ("passage_id", "passage", "paragraph", "article", "story", "context", "source_id")
 
 
@@ -68,7 +69,7 @@ def is_drawn(document: str, share: float, seed: int) -> bool:
 
 def hash_document(document: Any) -> str:
     """Hash of an item's content as it was logged; the order of keys does not matter."""
-    content = json.dumps(document, sort_keys=True, ensure_ascii=False, default=str)
+    content = DOCUMENTS.encode(document)
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
 
 

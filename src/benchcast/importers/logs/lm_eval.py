@@ -24,8 +24,8 @@ from benchcast.importers.logs.items import (
 from benchcast.importers.logs.right_options import check_item, choice_losses
 from benchcast.messages import is_unicode
 
-LARGE = ("arguments", "resps", "filtered_resps")
-NOT_METRICS = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
+LARGE = {"arguments", "resps", "filtered_resps"}
+NOT_METRICS = LARGE | {"doc_id", "doc", "target", "filter", "metrics"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SampleRow:
             raise InputError(f"{where}: no list of responses (filtered_resps)")
         first = str(requests[0][0])
         kept = {k: v for k, v in row.items() if k not in LARGE}
-        if not all(len(r) <= 2 and all(isinstance(part, str) for part in r) for r in requests):
+        if not all(len(r) <= 2 and isinstance(r[0], str) and isinstance(r[-1], str) for r in requests):
             return cls(where, kept, (), (), first)  # a generation
         likelihoods = tuple(_likelihood(where, r) for r in responses)
         if len(likelihoods) != len(requests):

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from benchcast.errors import InputError
 
 EQUAL = 1e-9  # relative difference of values that may be a tie
+ACCURACIES = ("acc", "acc_norm", "acc_mutual_info")
 REMEDY = (
     "evaluate again, or move this file away to take its scores alone (versions before 0.4.9 log wrong values of acc "
     "and acc_norm beside acc_mutual_info)"
@@ -61,28 +62,27 @@ def check_item(
     options : the continuations that were scored
     right : index of the right one
     """
-    for name, values in _ways(likelihoods, unconditional, options).items():
+    for name in ACCURACIES:
         logged = metrics.get(name)
-        if not isinstance(logged, int | float) or isinstance(logged, bool) or logged not in (0, 1) or not values:
+        if not isinstance(logged, (int, float)) or isinstance(logged, bool) or logged not in (0, 1):
             continue
-        computed = {_is_right(v, right) for v in values}
-        if None not in computed and logged not in computed:
+        computed = {_is_right(v, right) for v in _ways(name, likelihoods, unconditional, options)}
+        if computed and None not in computed and logged not in computed:
             raise InputError(f"{where}: the logged {name} is {logged}, its log-likelihoods give {1 - logged}; {REMEDY}")
 
 
 def _ways(
-    likelihoods: Sequence[float], unconditional: Sequence[float], options: Sequence[str]
-) -> dict[str, list[list[float]]]:
-    """For each accuracy, the values of which the largest counts, in each way that a harness may compute them."""
-    ways: dict[str, list[list[float]]] = {"acc": [list(likelihoods)]}
-    if len(set(options)) > 1:  # else the options are in the prompts, and their lengths are not logged
-        by_length = [[len(option) for option in options], [len(option.lstrip()) for option in options]]
-        ways["acc_norm"] = [
-            [x / n for x, n in zip(likelihoods, lengths, strict=True)] for lengths in by_length if all(lengths)
-        ]
-    if unconditional:
-        ways["acc_mutual_info"] = [[x - y for x, y in zip(likelihoods, unconditional, strict=True)]]
-    return ways
+    name: str, likelihoods: Sequence[float], unconditional: Sequence[float], options: Sequence[str]
+) -> list[Sequence[float]]:
+    """The values of which the largest counts for an accuracy, in each way that a harness may compute them."""
+    if name == "acc":
+        return [likelihoods]
+    if name == "acc_mutual_info":
+        return [[x - y for x, y in zip(likelihoods, unconditional, strict=True)]] if unconditional else []
+    if len(set(options)) == 1:  # then the options are in the prompts, and their lengths are not logged
+        return []
+    by_length = [[len(option) for option in options], [len(option.lstrip()) for option in options]]
+    return [[x / n for x, n in zip(likelihoods, lengths, strict=True)] for lengths in by_length if all(lengths)]
 
 
 def _is_right(values: Sequence[float], right: int) -> bool | None:

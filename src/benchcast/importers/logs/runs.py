@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.logs.items import LoggedItem
+from benchcast.importers.logs.item_table import ItemTable
 from benchcast.importers.logs.lighteval import details_of
 from benchcast.importers.logs.sample_files import read_sample_files
 from benchcast.importers.scores.entries import ScoreFile, number
@@ -58,20 +58,32 @@ class LoggedRun:
     model: str  # as named in the results
     params: float  # number of parameters; NaN if it is not stated
     results: Results
-    items: Mapping[str, Sequence[LoggedItem]]  # task → its items
+    items: Mapping[str, ItemTable]  # task → its items
 
 
 def read_runs(folder: Path, on_file: Callable[[Path], None] = lambda path: None) -> list[LoggedRun]:
-    """All runs below a folder, by path; `on_file` is called with the path of each file of samples after it is read.
+    """All runs below a folder, by path; see `read_folders`."""
+    (runs,) = read_folders([folder], on_file=on_file)
+    return runs
+
+
+def read_folders(folders: Sequence[Path], on_file: Callable[[Path], None] = lambda path: None) -> list[list[LoggedRun]]:
+    """All runs below each folder, by path; `on_file` is called with the path of each file of samples after it is read.
 
     A folder without results, results without samples, and samples without results are errors.
     """
+    found = [_results_with_samples(folder) for folder in folders]
+    runs = iter(runs_of([results for below in found for results in below], on_file=on_file))
+    return [[next(runs) for _ in below] for below in found]
+
+
+def _results_with_samples(folder: Path) -> list[Results]:
     found = [Results.read(path) for path in results_below(folder)]
     used = {sample for of_run in found for sample in of_run.samples.values()}
     lost = sorted(p for p in folder.rglob(f"{SAMPLES}*.jsonl") if p not in used)
     if lost:
         raise InputError(f"{lost[0]}: no results of the same run beside it (results_<time>.json)")
-    return runs_of(found, on_file=on_file)
+    return found
 
 
 def results_below(folder: Path) -> list[Path]:
@@ -82,6 +94,11 @@ def results_below(folder: Path) -> list[Path]:
     if not results:
         raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
     return results
+
+
+def sample_files_below(folder: Path) -> int:
+    """How many files below a folder may hold samples, for bars of progress."""
+    return sum(1 for pattern in ("*.jsonl", "details_*.parquet") for _ in folder.rglob(pattern))
 
 
 def runs_of(
@@ -97,7 +114,7 @@ def runs_of(
     return [_run(of_run, {task: next(items) for task in files}) for of_run, files in zip(results, wanted, strict=True)]
 
 
-def _run(results: Results, items: Mapping[str, Sequence[LoggedItem]]) -> LoggedRun:
+def _run(results: Results, items: Mapping[str, ItemTable]) -> LoggedRun:
     path, document = results.file.path, results.document
     config = document.get("config")
     params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan

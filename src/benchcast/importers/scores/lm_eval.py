@@ -48,6 +48,12 @@ def read_harness(
     return entries if options.rescore is None else options.rescore(file, document, entries)
 
 
+def limit_of(document: Mapping[str, Any]) -> Any:
+    """The `--limit` of results, items of each task or a share of them; None without one."""
+    limit = _config(document).get("limit")
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+
+
 def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool, harness: str) -> list[ScoreEntry]:
     """All metrics of all tasks that can be accuracies.
 
@@ -58,9 +64,8 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool, 
     allow_limit : whether to accept results of a part of each task (`--limit` of the harness)
     harness : name of the harness that the scores are of
     """
-    limit = _config(document).get("limit")
+    limit = limit_of(document)
     if limit is not None and not allow_limit:
-        limit = int(limit) if isinstance(limit, float) and limit.is_integer() else limit
         raise InputError(
             f"{path}: made with limit = {limit}, so it covers only a part of each task; "
             "run it without --limit, or accept it with --allow-limit"
