@@ -191,13 +191,16 @@ def test_the_fewer_families_the_larger_the_share_of_anchors(dataset) -> None:
 def test_answers_alone_count_by_their_error_over_that_of_the_averages(dataset) -> None:
     pool = only_pool(dataset, everything(len(dataset.models)))
     *averages, answers = fit_blend(pool, SETTINGS).members
-    fade = np.zeros(len(pool.rows.q))
+    known, mean_loss = pool.scores.known, pool.losses.mean_loss
+    ramps = [StrengthRamp.of(mean_loss[known & ~s.models], SETTINGS.ramp_quantile) for s in pool.sets]
+    fade = np.concatenate([ramp.fade(mean_loss[s.models]) for ramp, s in zip(ramps, pool.sets, strict=True)])
+    total = sum(member.share for member in averages)  # of stronger models it is 1: they have no answers alone
+    whole = [member.times(1 / total, 1.0) for member in averages]
+    together = sum(member.log_odds_without_own_set(fade, pool.scores.floor) for member in whole)
     alone = answers.average.log_odds_without_own_set
-    total = sum(member.share for member in averages)
-    floor = pool.scores.floor
-    together = sum(member.times(1 / total).log_odds_without_own_set(fade, floor) for member in averages)
-    weak = pool.left_out_error(alone) > pool.left_out_error(together)
-    assert (answers.share < 0.5) == weak
+    of_answers, of_averages = (pool.left_out_error(z) + SETTINGS.least_error for z in (alone, together))
+    told = 1 - averages[2].share / total  # of errors on few families
+    assert answers.share / total == pytest.approx((of_answers / of_averages) ** (told * SETTINGS.answers_power))
 
 
 def test_capability_is_minus_the_blended_log_odds_and_the_law_leaves_them_as_they_are(dataset, fit) -> None:

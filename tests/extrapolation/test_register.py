@@ -165,6 +165,12 @@ def test_a_right_hash_over_nonsense_is_refused_in_one_line(fitted, registered, c
     assert ran.err.count("\n") == 1
 
 
+def test_renames_of_a_study_are_refused(fitted, registered, cli):
+    ran = cli("verify", registered, "--scores", fitted, "--rename", f"family1-64M@432C={MODEL}")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
+    assert "--rename goes with score files; `benchcast rename` changes the name of a model of a study" in ran.err
+
+
 def test_scores_of_other_models_only(registered, cli, tmp_path):
     other = tmp_path / "scores.csv"
     other.write_text("model,task,accuracy\nfamily1-64M@432C,task1,0.5\n", encoding="utf-8")

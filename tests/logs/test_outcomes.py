@@ -103,3 +103,15 @@ def test_a_damaged_file_is_one_line(cli, logged, tmp_path):
     ran = cli("status", study.root)
     assert (ran.code, ran.err.count("\n")) == (1, 1)
     assert str(path.name) in ran.err
+
+
+def test_a_task_that_is_listed_as_its_own_group_has_outcomes(logged, tmp_path):
+    shutil.copytree(NEW, tmp_path / "logs")
+    for results in (tmp_path / "logs").rglob("results_*.json"):
+        document = json.loads(results.read_text())
+        groups = document.get("group_subtasks", {}) | {"pond_last": ["pond_last"]}
+        results.write_text(json.dumps(document | {"group_subtasks": groups}))
+    options = bc.ImportOptions(metrics={"pond_write": METRIC[1].partition("=")[2]})
+    listed = bc.create_from_logs(tmp_path / "study", tmp_path / "logs", options=options).study
+    found, plain = (read_outcomes(study, ONE).tasks for study in (listed, bc.Study.open(logged)))
+    assert found["pond_last"].right.tolist() == plain["pond_last"].right.tolist()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
-from log_files import FIXTURES, NEW, OLD
+from log_files import NEW, OLD
 
 import benchcast as bc
+from benchcast.cli import progress
 from benchcast.errors import InputError
 from benchcast.importers.logs import sample_files
-from benchcast.importers.logs.runs import read_run, read_runs, sample_files_below
+from benchcast.importers.logs.runs import read_run, read_runs
 from benchcast.importers.logs.sample_files import read_sample_files, read_samples
 
 
@@ -77,8 +80,17 @@ def test_a_run_whose_samples_are_there_twice_counts_once(two_processes, monkeypa
     assert after.to_dict() == before.to_dict()
 
 
-@pytest.mark.parametrize("folder", [NEW, FIXTURES / "lighteval-0.13.0", OLD])
-def test_a_bar_of_progress_has_as_many_steps_as_files_are_read(folder):
-    seen = []
-    read_runs(folder, on_file=seen.append)
-    assert sample_files_below(folder) == len(seen) > 0
+@pytest.mark.parametrize("command", ["init", "compare"])
+def test_files_of_samples_are_counted_once(cli, monkeypatch, tmp_path, command):
+    monkeypatch.setattr(progress, "SECONDS", 0.001)
+    read = sample_files.read_samples
+    monkeypatch.setattr(sample_files, "read_samples", lambda *file: time.sleep(0.01) or read(*file))
+    folders = [Path(shutil.copytree(NEW / name, tmp_path / name)) for name in ("models__reed-c", "models__reed-d")]
+    files = len(list(tmp_path.rglob("samples_*.jsonl")))
+    arguments = {
+        "init": ("init", tmp_path / "study", "--from-lm-eval", tmp_path),
+        "compare": ("compare", "--items", *folders),
+    }
+    ran = cli(*arguments[command], "--metric", "pond_write=exact_match,strict-match")
+    assert ran.code == 0, ran.err
+    assert re.search(rf"reading [^:]*: \d+ of {files} files read, ", ran.err), ran.err

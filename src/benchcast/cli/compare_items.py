@@ -41,10 +41,9 @@ def show_items(
 ) -> None:
     """Compare the models of these folders and print the result."""
     from benchcast.decisions.compare_items import compare_items
-    from benchcast.importers.logs.runs import sample_files_below
 
     check_figure("--figure", shown.figure)
-    with progress("reading logs", sum(map(sample_files_below, folders))) as advance:
+    with progress("reading logs") as advance:
         comparison = compare_items(
             folders,
             models=options.models,

@@ -289,7 +289,6 @@ def _init_logs(
 ) -> None:
     from benchcast.importers.logs.from_logs import create_from_logs
     from benchcast.importers.logs.log_record import NAME
-    from benchcast.importers.logs.runs import sample_files_below
 
     if (study / NAME).is_file():
         if items is not None or preset:
@@ -297,7 +296,7 @@ def _init_logs(
         _add_logs(study, folder, options, step)
         return
     share = 1.0 if items is None else items
-    with progress("reading logs", sample_files_below(folder)) as advance:
+    with progress("reading logs") as advance:
         created = create_from_logs(
             study,
             folder,
@@ -323,7 +322,8 @@ def _init_logs(
 def _add_logs(study: Path, folder: Path, options: ImportOptions, step: float) -> None:
     from benchcast.importers.logs.add_new import add_new_logs
 
-    added = add_new_logs(study, folder, options=options, tokens_per_step=step)
+    with progress("reading logs"):
+        added = add_new_logs(study, folder, options=options, tokens_per_step=step)
     if not added.files:
         say(f"{study}: was made from {folder}, which has no new results")
         warn(*added.warnings)

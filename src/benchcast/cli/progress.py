@@ -25,13 +25,11 @@ def progress(label: str, total: int | None = None) -> Iterator[Any]:
     Parameters
     ----------
     label : what is done
-    total : number of steps; None: not known
+    total : number of steps that `advance` counts; None: those of the outermost `benchcast.steps` loop are counted
 
     Returns
     -------
-    a function `advance(label=None, by=1)` that counts steps and may change the label
-
-    Without a number of steps, those of the loops in the block are counted that say how many they have (`steps`).
+    a function `advance(label=None, by=1)` that counts steps, if `total` is given, and may change the label
     """
     from rich.console import Console
 
@@ -134,7 +132,8 @@ class Pace:
                 return
             self.part = part
             if loop is not self.loop:
-                self.loop, self.total, self.loop_began, self.first = loop, loop.total, time.monotonic(), None
+                # `loop` comes last: another thread reads the others as soon as it is set
+                self.total, self.loop_began, self.first, self.loop = loop.total, time.monotonic(), None, loop
             self.done = loop.done
         else:
             self.part = share_done(loops)

@@ -193,7 +193,7 @@ def verify(
     document : a file that `register` wrote, or its content from `read`; an altered file raises an error
     scores : a study that has them, files of any kind that `import_scores` reads, or scores of any models
     unit : of a wide table in such a file, "fraction" or "percent"
-    renames : model or task in the files → name in the registered forecast, as for `import_scores`
+    renames : model or task in score files → name in the registered forecast, as for `import_scores`
 
     Returns
     -------
@@ -235,14 +235,15 @@ def _scores(
     renames: Mapping[str, str],
 ) -> list[Score]:
     """Scores of a study, or of score files with the names of the registered model and its tasks."""
+    if isinstance(source, str | PathLike) and (local_folder(source) / "study.toml").is_file():
+        source = Study.open(source)
+    if renames and not isinstance(source, str | PathLike):
+        raise InputError("--rename goes with score files; `benchcast rename` changes the name of a model of a study")
     if isinstance(source, Study):
         return source.scores()
     if not isinstance(source, str | PathLike):
         return list(source)
-    path = local_folder(source)
-    if (path / "study.toml").is_file():
-        return Study.open(path).scores()
     check_renames(renames)
     options = ImportOptions(unit=unit, allow_mixed=True, renames=renames)
     tasks = [Task(row["task"], row["chance"]) for row in registered["forecasts"]]
-    return [*gather([path], tasks, [registered["model"]], [], options).scores]
+    return [*gather([local_folder(source)], tasks, [registered["model"]], [], options).scores]

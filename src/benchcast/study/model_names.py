@@ -34,8 +34,9 @@ ONLY_STEP = re.compile(
     r"(?:checkpoint|ckpt|chkpt|global[-_]?steps?|steps?|iters?|iterations?)[-_=]?0*(\d+)|0*(\d+)", re.IGNORECASE
 )
 # A model's name that looks like a checkpoint: `step3`, `Step-3.5-Flash`. In a hub id, whose first part has no size, it
-# is a model; behind a run with its size, as in `pythia-70m/step4`, it is a checkpoint.
-VERSION = re.compile(r"step(?:\d|[-_]?\d+[.]\d+)(?!\d).*", re.IGNORECASE)
+# is a model; behind a run with its size, as in `pythia-70m/step4`, it is a checkpoint. So are `step0`, `step5k` and
+# `step5-tokens4B` everywhere.
+VERSION = re.compile(r"step(?:[1-9]|[-_]?\d+[.]\d+)(?!\d|k\b|.*tokens).*", re.IGNORECASE)
 STATES = ("main", "master", "final", "last", "latest", "best")
 REVISION = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 SHORT_REVISION = 8  # characters of a commit's hash that a name keeps

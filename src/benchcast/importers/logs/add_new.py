@@ -20,6 +20,7 @@ from benchcast.importers.logs.runs import LoggedRun, read_run, results_below
 from benchcast.importers.scores import ImportOptions
 from benchcast.messages import counted, few
 from benchcast.records import ModelInfo
+from benchcast.steps import steps
 from benchcast.study.model_names import NameParts, check_renames, guessed_infos, names_of, renamed, unused_renames
 from benchcast.study.study import Study, StudyLike
 
@@ -74,7 +75,8 @@ def add_new_logs(
             f"{opened.root}: made from other logs than those in {path} (it lacks {few(list(record.files), 2)}); "
             f"`benchcast import losses` and `import scores` add logs of another folder"
         )
-    fresh = {name: read_run(p) for name, p in below.items() if name not in record.files}
+    new = [name for name in below if name not in record.files]
+    fresh = {name: read_run(below[name]) for name in steps(new, "runs read")}
     warnings = _without_effect(chosen.renames, record, [run.model for run in fresh.values()])
     if not fresh:
         return AddedLogs(study=opened, files=0, models=(), scores=0, warnings=warnings)

@@ -21,9 +21,8 @@ def members(document: Mapping[str, object], task: str) -> list[str]:
     """Tasks with items of their own that a group consists of; a task that is no group is its only member."""
     groups = document.get("group_subtasks")
     inside = groups.get(task) if isinstance(groups, Mapping) else None
-    if not isinstance(inside, list) or not inside:
-        return [task]
-    return [leaf for member in inside if member != task for leaf in members(document, str(member))]
+    others = [str(member) for member in inside if member != task] if isinstance(inside, list) else []
+    return [leaf for member in others for leaf in members(document, member)] if others else [task]
 
 
 def runs_with_samples(sources: Sequence[Path | ScoreFile]) -> list[LoggedRun]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from benchcast.records import Text
 
+DOCUMENTS = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
 # Keys of documents under which benchmarks store what several of their questions share: DROP and RACE a passage or
 # article, CoQA a story, SQuAD and LogiQA a context, HellaSwag its video.
-DOCUMENTS = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
 PASSAGES = ("passage_id", "passage", "paragraph", "article", "story", "context", "source_id")
 
 

@@ -96,11 +96,6 @@ def results_below(folder: Path) -> list[Path]:
     return results
 
 
-def sample_files_below(folder: Path) -> int:
-    """How many files below a folder may hold samples, for bars of progress."""
-    return sum(1 for pattern in ("*.jsonl", "details_*.parquet") for _ in folder.rglob(pattern))
-
-
 def runs_of(
     results: Sequence[Results], only: Path | None = None, on_file: Callable[[Path], None] = lambda path: None
 ) -> list[LoggedRun]:
