@@ -253,6 +253,7 @@ def test_a_blend_is_stored_and_read_back(study, tmp_path) -> None:
         (lambda a: a["members"][0].update(share=-0.1), "are not in 0..1"),
         (lambda a: a["fade"].update(usual=0.0), "fade"),
         (lambda a: a.update(members=[]), "without members"),
+        (lambda a: a["members"][0]["law"].update(chance=0.1), "floor of member 0 is 0.1"),
     ],
 )
 def test_members_that_make_no_sense_are_refused(study, tmp_path, change, why) -> None:

@@ -63,6 +63,9 @@ def check_task_fit(fit: TaskFit, tokens: int, texts: int) -> None:
     if fit.profile is not None:
         _check_profile(fit.profile, tokens)
     _check_capability(fit.capability, tokens, texts)
+    if isinstance(fit.capability, BlendedLosses):
+        floors = fit.capability.parts[0].law.chance, fit.law.chance
+        need(floors[0] == floors[1], f"the floor of member 0 is {floors[0]}, that of the law {floors[1]}")
     _check_interval(fit, tokens)
 
 

@@ -34,7 +34,7 @@ Steps
 
    `answers` is the candidate that reads the loss of the task's answers alone, `choices` the one that reads its choice
    loss alone; A and C are 0 where the study has none. A is (squared error of `answers` on family rows ÷ that of the
-   averages) ** ((1 − e) · `answers_power`), C the same for `choices` with `choices_power`. They are there because
+   averages) ** ((1 − e) · `answers_power`), C is the same ratio for `choices` ** `choices_power`. The reason for both:
    shares of many candidates that are chosen on some families may not hold for another, which these errors show. The
    law of `choices` has the floor 0: a score falls below chance where models prefer a wrong option, and its log-odds are
    linear in the choice loss, while those of the share above chance bend. Its log-odds are converted to those above the

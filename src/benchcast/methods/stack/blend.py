@@ -22,7 +22,7 @@ from benchcast.records import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlendMember:
-    """An average of some candidates, and its share in the blend."""
+    """An average of some candidates, or a candidate alone, and its share in the blend."""
 
     pool: Pool  # with the candidates that are averaged, and the floor of their law
     average: Average
@@ -131,13 +131,13 @@ def _single_losses(pool: Pool, settings: StackSettings) -> list[tuple[BlendMembe
     found = []
     answers = pool.single(f"{LossView.NATS}: answer")
     if answers is not None:
-        told = 1 - _share_of_anchors(pool, settings)
-        found.append((_alone(answers, share_of_stronger=0.0), told * settings.answers_power))
+        power = (1 - _share_of_anchors(pool, settings)) * settings.answers_power
+        found.append((_alone(answers, share_of_stronger=0.0), power))
     if pool.losses.anchor("choice", pool.scores.task).any():
         from_zero = pool.with_candidates(replace(pool.scores, floor=0.0), [anchors], settings)
         choices = from_zero.single(f"{LossView.NATS}: choice")
-        if choices is not None:
-            found.append((_alone(choices, share_of_stronger=1.0), settings.choices_power))
+        assert choices is not None  # an anchor, as the condition says
+        found.append((_alone(choices, share_of_stronger=1.0), settings.choices_power))
     return found
 
 
