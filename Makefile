@@ -110,7 +110,7 @@ pages: $(VENV)/.dev
 	$(BIN)/python -m lab reference docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m lab pictures docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m lab outputs docs/index.md docs/tutorial.md docs/formats.md docs/undo.md docs/how-many.md
-	OMP_NUM_THREADS=1 $(BIN)/python -m lab outputs --demo docs/extrapolation.md docs/runs.md docs/sharing.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab outputs --demo docs/extrapolation.md docs/runs.md docs/sharing.md docs/gate.md docs/proxies.md
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/bench.py
