@@ -25,7 +25,7 @@ THREE = (
     "the best method, where all three agree which it is."
 )
 LOOKS = (
-    "`stack` was developed on the ladder, DCLM 7B, llm-line and the embedded study, so these rows are no blind test. "
+    "`stack` was developed on all rows but DCLM by family, so they are no blind test. "
     "How choice losses enter was chosen after looks at the 7B and 13B. For 3B from 760M and below they raise the gain "
     "from 2.3 to 3.0, on the recipe of the embedded study, trained again, from 4.5 to 10.2 ([lab/LOG.md](lab/LOG.md))."
 )
