@@ -105,7 +105,10 @@ def test_methods_without_a_floor_of_their_own_keep_nominal_chance() -> None:
 
 def test_a_stored_fit_keeps_its_floor(study, tmp_path) -> None:
     made = bc.fit(study, "task0")
-    lowered = replace(made.task_fit, law=replace(made.task_fit.law, chance=0.125))
+    blend = made.task_fit.capability
+    parts = tuple(replace(part, law=replace(part.law, chance=0.125)) for part in blend.parts)
+    law = replace(made.task_fit.law, chance=0.125)
+    lowered = replace(made.task_fit, law=law, capability=replace(blend, parts=parts))
     again = bc.load(replace(made, task_fit=lowered).save(tmp_path / "fit"))
     assert again.task_fit.law.chance == 0.125
     assert again.task_fit.task.chance == made.task_fit.task.chance
