@@ -82,8 +82,9 @@ def fit_blend(pool: Pool, settings: StackSettings) -> Blend:
     def error(members: Sequence[BlendMember]) -> float:
         return pool.left_out_error(_blended(members, fade, floor)) + settings.least_error
 
+    error_of_averages = error(averages)
     singles = [
-        member.times((error([replace(member, share_of_stronger=1.0)]) / error(averages)) ** power)
+        member.times((error([replace(member, share_of_stronger=1.0)]) / error_of_averages) ** power)
         for member, power in _single_losses(pool, settings)
     ]
     total = 1 + sum(member.share for member in singles)

@@ -51,17 +51,19 @@ def propose_floor(task: Pool, settings: StackSettings) -> float:
 
     Anchors propose, and with many families signed candidates, too: the floor of the larger saving is taken.
     """
-    floors, many = possible_floors(task.scores, settings), _many_families(task.scores, settings)
-    proposed, least = task.scores.task.chance, 1 - settings.least_floor_saving
-    for recipe in (anchors, signed) if many else (anchors,):
+    chance, floors = task.scores.task.chance, possible_floors(task.scores, settings)
+    if len(floors) == 1:
+        return chance
+    proposed, least = chance, 1 - settings.least_floor_saving
+    for recipe in (anchors, signed) if _many_families(task.scores, settings) else (anchors,):
         errors = {}
-        for floor in floors if len(floors) > 1 else ():
+        for floor in floors:
             pool = task.with_candidates(replace(task.scores, floor=floor), [recipe], settings)
             z = average_without_own_set(pool.log_odds_without_own_set, pool.rows, settings)
             errors[floor] = pool.left_out_error(z)
-        best = min(errors, key=lambda floor: errors[floor], default=proposed)
-        if errors and errors[best] < least * errors[task.scores.task.chance]:
-            proposed, least = best, errors[best] / errors[task.scores.task.chance]
+        best = min(floors, key=lambda floor: errors[floor])
+        if errors[best] < least * errors[chance]:
+            proposed, least = best, errors[best] / errors[chance]
     return proposed
 
 
