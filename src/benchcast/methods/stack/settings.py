@@ -55,8 +55,8 @@ class StackSettings:
     usual_items: float = 500.0  # of a score: clearly above chance is one standard error. Without this condition
     # errors of small studies of llm-line rise by 8%; where chance is the floor of a synthetic world, it changes nothing
     families_for_any_floor: int = 10  # known families with which lower floors are tried on every task and proposed by
-    # signed candidates, too: gain on the 89 public LLMs 1.47 → 1.59. With fewer families signed candidates do harm (zoo by
-    # size 9.96 → 9.70), and so do floors on every task (see above)
+    # signed candidates, too: gain on the 89 public LLMs 1.47 → 1.59. With fewer families signed candidates do harm (zoo
+    # by size 9.96 → 9.70), and so do floors on every task (see above)
     least_floor_saving: float = 0.1  # of the squared error on left-out families; nominal chance stays where less is
     # saved. Twice as much, or a test of significance over families, lowers the gain on llm-line by 5%
     reach_below_zero: float = 2.0  # a centred mean has chance 0; its lowest floor is this times its lowest score
