@@ -172,8 +172,12 @@ def test_a_stronger_model_is_forecast_neither_by_family_rows_nor_by_answers_alon
     assert -blend.of(stronger) == pytest.approx(kept)
 
 
-def test_all_rows_and_family_rows_have_the_shares_of_the_settings(fit) -> None:
-    all_rows, family_rows, *_ = fit.capability.parts
+def test_a_model_of_usual_strength_gets_all_parts(dataset, fit) -> None:
+    blend, unit = fit.capability, dataset.characters
+    usual = dataset.nats[np.argsort(dataset.nats.mean(axis=1))[-3:]]
+    expected = sum(part.share * log_odds_of(part, usual, unit) for part in blend.parts)
+    assert -blend.of(usual) == pytest.approx(expected)
+    all_rows, family_rows, *_ = blend.parts
     h = SETTINGS.family_rows_share
     assert family_rows.share / (all_rows.share + family_rows.share) == pytest.approx(h)
 
